@@ -1,0 +1,104 @@
+"""Every error that Ridgeline raises on purpose.
+
+    RidgelineError
+      UnitError                                     a quantity that cannot be read
+      CatalogError   UnknownName, BadFact, MissingFact
+      IntakeError    BadModelFile                   somebody else's file that cannot be read
+      ScenarioError  BadPlan
+      Infeasible     OutOfMemory, NoFeasiblePlan    expected answers, exit code 3
+
+A message says what is wrong, where (file and key path), what was found, what is allowed or nearest,
+and what to do. The command line prints it in one piece and exits 2 (3 for `Infeasible`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RidgelineError(Exception):
+    """Base of all errors that a user can cause or must know about."""
+
+    exit_code = 2
+
+
+class UnitError(RidgelineError):
+    """A quantity without a unit, with an unknown unit, or of another dimension."""
+
+
+class CatalogError(RidgelineError):
+    """The catalogue of facts is wrong or lacks something."""
+
+
+class UnknownName(CatalogError):
+    """An id that is neither an entry nor a declared alias; names the nearest."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+        self.kind = kind
+        self.name = name
+        self.nearest = tuple(nearest_names(name, known))
+        hint = f"; nearest: {', '.join(self.nearest)}" if self.nearest else ""
+        place = f"{where}: " if where else ""
+        super().__init__(f"{place}unknown {kind} {name!r}{hint} (see `ridgeline list {_plural(kind)}`)")
+
+
+class BadFact(CatalogError):
+    """A record in the catalogue that breaks the schema or its rules."""
+
+
+class MissingFact(CatalogError):
+    """A figure that no source gives, asked for by a model that needs it."""
+
+    def __init__(self, fact_id: str, why: str = "") -> None:
+        self.fact_id = fact_id
+        reason = f" ({why})" if why else ""
+        super().__init__(
+            f"missing fact {fact_id}{reason}: no source in the catalogue gives it; add it with --catalog DIR"
+        )
+
+
+class IntakeError(RidgelineError):
+    """A file from elsewhere that cannot be turned into a spec."""
+
+
+class BadModelFile(IntakeError):
+    """A model configuration with a missing key or of an unknown family."""
+
+
+class ScenarioError(RidgelineError):
+    """A scenario file or an option that cannot be understood."""
+
+
+class BadPlan(ScenarioError):
+    """A layout that contradicts itself, the model or the machine."""
+
+
+class Infeasible(RidgelineError):
+    """A well-posed question whose answer is no."""
+
+    exit_code = 3
+
+
+class OutOfMemory(Infeasible):
+    """The plan needs more memory than the device has."""
+
+
+class NoFeasiblePlan(Infeasible):
+    """Every plan was rejected; carries the reasons with their counts."""
+
+    def __init__(self, message: str, rejected: dict[str, int] | None = None) -> None:
+        self.rejected = dict(rejected or {})
+        super().__init__(message)
+
+
+def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
+    """Names in `known` that look most like `name`, best first."""
+    pool = sorted(set(known))
+    lowered = {item.lower(): item for item in pool}
+    close = difflib.get_close_matches(name.lower(), list(lowered), n=limit, cutoff=0.5)
+    return [lowered[item] for item in close]
+
+
+def _plural(kind: str) -> str:
+    return kind if kind.endswith("s") else f"{kind}s"

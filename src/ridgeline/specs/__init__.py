@@ -1,0 +1,44 @@
+"""Frozen records of what exists (chips, systems, models, prices, sites) and what we decide (plans)."""
+
+from ridgeline.specs.calibration import Calibration, Law
+from ridgeline.specs.chip import Chip
+from ridgeline.specs.plan import ServingPlan, TrainingPlan
+from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, bytes_per_element
+from ridgeline.specs.price import Price, Site
+from ridgeline.specs.system import Host, Link, NetworkLevel, RankGroup, System
+from ridgeline.specs.transformer import (
+    Layer,
+    LayerRun,
+    Linear,
+    Mixer,
+    Recurrence,
+    SoftmaxAttention,
+    Stack,
+    Transformer,
+)
+
+__all__ = [
+    "BITS_PER_ELEMENT",
+    "PEAK_KEYS",
+    "Calibration",
+    "Chip",
+    "Host",
+    "Law",
+    "Layer",
+    "LayerRun",
+    "Linear",
+    "Link",
+    "Mixer",
+    "NetworkLevel",
+    "Price",
+    "RankGroup",
+    "Recurrence",
+    "ServingPlan",
+    "Site",
+    "SoftmaxAttention",
+    "Stack",
+    "System",
+    "TrainingPlan",
+    "Transformer",
+    "bytes_per_element",
+]

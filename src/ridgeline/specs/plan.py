@@ -1,0 +1,111 @@
+"""What we decide: layouts, batches, precisions, schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Sharding = Literal["none", "zero1", "zero2", "zero3"]
+Recompute = Literal["none", "selective", "full"]
+Schedule = Literal["1f1b", "interleaved", "gpipe"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """A layout of a training job. Degrees multiply: devices = tensor * pipeline * context * data.
+
+    `expert` divides the data (times context) ranks for the experts only. `sequence_parallel` shards norms and
+    residuals over the tensor group. `interleave_count` is the virtual stages a device holds (1: plain 1F1B).
+    `sharding`: "none" (DDP), "zero1" (optimizer states, also Megatron's distributed optimizer), "zero2"
+    (gradients too), "zero3" (parameters too; FSDP). `shard_group_count`: devices over which sharding reaches
+    (None: all data ranks; smaller: HSDP). `recompute`: "none", "selective" (attention scores), "full";
+    `recompute_layers_frac` is the share of layers that recompute.
+    """
+
+    tensor_count: int = 1
+    pipeline_count: int = 1
+    data_count: int = 1
+    context_count: int = 1
+    expert_count: int = 1
+    interleave_count: int = 1
+    micro_batch_count: int = 1
+    global_batch_count: int = 1
+    sequence_tokens: int = 2048
+    precision: str = "bf16"
+    sequence_parallel: bool = True
+    sharding: Sharding = "zero1"
+    shard_group_count: int | None = None
+    recompute: Recompute = "none"
+    recompute_layers_frac: float = 1.0
+    schedule: Schedule = "1f1b"
+    offload_optimizer: bool = False
+    trainable_frac: float = 1.0
+
+    @property
+    def devices_count(self) -> int:
+        """Devices that the layout needs."""
+        return self.tensor_count * self.pipeline_count * self.context_count * self.data_count
+
+    @property
+    def micro_batches_count(self) -> int:
+        """Micro-batches that each pipeline runs in a step (whole only for a plan that divides)."""
+        return self.global_batch_count // (self.data_count * self.micro_batch_count)
+
+    def label(self) -> str:
+        """The layout in a few letters, for tables."""
+        parts = [f"tp{self.tensor_count}", f"pp{self.pipeline_count}", f"dp{self.data_count}"]
+        if self.context_count > 1:
+            parts.append(f"cp{self.context_count}")
+        if self.expert_count > 1:
+            parts.append(f"ep{self.expert_count}")
+        if self.interleave_count > 1:
+            parts.append(f"v{self.interleave_count}")
+        parts.append(f"mb{self.micro_batch_count}")
+        if self.sharding != "none":
+            parts.append(self.sharding)
+        if self.recompute != "none":
+            parts.append(f"recompute-{self.recompute}")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPlan:
+    """A layout of one serving replica, and how many of them.
+
+    Devices of a replica = tensor * pipeline. `expert` spreads experts over the replica's devices;
+    `attention_data_count` replicates attention over so many groups inside it (then the tensor degree applies to
+    the experts only). `max_batch_count` and `max_batch_tokens` are the engine's limits (None: its default).
+    """
+
+    tensor_count: int = 1
+    pipeline_count: int = 1
+    expert_count: int = 1
+    attention_data_count: int = 1
+    replica_count: int = 1
+    weight_precision: str = "bf16"
+    activation_precision: str = "bf16"
+    kv_precision: str = "bf16"
+    engine: str = ""
+    max_batch_count: int | None = None
+    max_batch_tokens: int | None = None
+
+    @property
+    def devices_per_replica_count(self) -> int:
+        """Devices of one replica."""
+        return self.tensor_count * self.pipeline_count
+
+    @property
+    def devices_count(self) -> int:
+        """Devices of all replicas."""
+        return self.devices_per_replica_count * self.replica_count
+
+    def label(self) -> str:
+        """The layout in a few letters, for tables."""
+        parts = [f"tp{self.tensor_count}"]
+        if self.pipeline_count > 1:
+            parts.append(f"pp{self.pipeline_count}")
+        if self.expert_count > 1:
+            parts.append(f"ep{self.expert_count}")
+        parts.append(f"x{self.replica_count}")
+        parts.append(f"w-{self.weight_precision} kv-{self.kv_precision}")
+        return " ".join(parts)

@@ -1,0 +1,56 @@
+"""Number formats: their storage width and the matrix rate that they run at."""
+
+from __future__ import annotations
+
+from ridgeline.errors import UnknownName
+
+# Stored bits per element, scale factors of block formats included:
+# mxfp4/mxfp8: one 8-bit scale a block of 32 (OCP MX 1.0); nvfp4: one 8-bit scale a block of 16 plus a
+# tensor scale (NVFP4); q4: 4-bit integer with one fp16 scale and minimum a group of 32 or 128.
+BITS_PER_ELEMENT: dict[str, float] = {
+    "fp64": 64.0,
+    "fp32": 32.0,
+    "tf32": 32.0,
+    "fp16": 16.0,
+    "bf16": 16.0,
+    "fp8": 8.0,
+    "int8": 8.0,
+    "mxfp8": 8.25,  # src: ocp-mx-1.0
+    "fp6": 6.0,
+    "mxfp6": 6.25,  # src: ocp-mx-1.0
+    "fp4": 4.0,
+    "int4": 4.0,
+    "mxfp4": 4.25,  # src: ocp-mx-1.0
+    "nvfp4": 4.5,  # src: nvidia-nvfp4
+    "int1": 1.0,
+}
+
+# The peak of which entry of `Chip.peak_dense_flop_per_s` a format may use, best first. Weight-only formats
+# (int4 weights with 16-bit activations) are a matter of the plan, not of this table.
+PEAK_KEYS: dict[str, tuple[str, ...]] = {
+    "fp64": ("fp64",),
+    "fp32": ("fp32",),
+    "tf32": ("tf32", "fp32"),
+    "fp16": ("fp16", "bf16"),
+    "bf16": ("bf16", "fp16"),
+    "fp8": ("fp8",),
+    "mxfp8": ("fp8",),
+    "int8": ("int8",),
+    "fp6": ("fp6", "fp8"),
+    "mxfp6": ("fp6", "fp8"),
+    "fp4": ("fp4",),
+    "mxfp4": ("fp4",),
+    "nvfp4": ("fp4",),
+    "int4": ("int4",),
+}
+
+
+def bytes_per_element(precision: str) -> float:
+    """Stored bytes of one element, scale factors included.
+
+    >>> bytes_per_element("bf16"), bytes_per_element("nvfp4")
+    (2.0, 0.5625)
+    """
+    if precision not in BITS_PER_ELEMENT:
+        raise UnknownName("precision", precision, BITS_PER_ELEMENT)
+    return BITS_PER_ELEMENT[precision] / 8  # src: bits-per-byte

@@ -1,0 +1,106 @@
+"""A machine that one can buy or rent, up to thousands of nodes: devices, links, host and power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ridgeline.core import FrozenMap
+from ridgeline.errors import MissingFact
+from ridgeline.specs.chip import Chip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A kind of link: bandwidth of one direction, latency, and what was measured on it."""
+
+    id: str
+    type: str = ""
+    oneway_bytes_per_s: float | None = None
+    achieved_oneway_bytes_per_s: float | None = None
+    latency_s: float | None = None
+    facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
+
+    def need(self, field_name: str, why: str = "") -> float:
+        """The figure `field_name`; `MissingFact` where no source gives it."""
+        value = getattr(self, field_name)
+        if value is None:
+            raise MissingFact(self.facts.get(field_name, f"{self.id}.{field_name}"), why)
+        return float(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLevel:
+    """One level of a topology, inner to outer.
+
+    `size_count` devices can talk to each other at this level or below (None: as many as the system has).
+    `oneway_bytes_per_s` is per device and direction: what one device can send into this level when all send.
+    `kind`: "switch" (any to any at full rate), "mesh" (direct links to each peer: a pair gets only its own link),
+    "torus2d", "torus3d", "pcie" (shared host bridges), "fat-tree" (rail-optimised or not), "ethernet".
+    `oversubscription` >= 1 divides the bandwidth for groups wider than `full_rate_count` devices.
+    """
+
+    name: str
+    kind: str
+    link: str
+    size_count: int | None
+    oneway_bytes_per_s: float
+    latency_s: float
+    transport: str = ""
+    in_switch_reduction: bool = False
+    oversubscription: float = 1.0
+    full_rate_count: int | None = None
+    axes: tuple[int, ...] = ()
+    facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The processors around the devices of one node."""
+
+    cpu: str = ""
+    socket_count: int = 0
+    memory_bytes: float | None = None
+    memory_bandwidth_bytes_per_s: float | None = None
+    storage_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """A node (or slice, or rack) and how it scales out.
+
+    `node_power_w` is the maker's maximum of the whole node, `node_idle_w` at rest; None where unknown.
+    `sizes_count` lists the device counts that exist where they are not every multiple of a node (TPU slices).
+    """
+
+    id: str
+    name: str
+    chip: Chip
+    devices_per_node_count: int
+    levels: tuple[NetworkLevel, ...]
+    host: Host = field(default_factory=Host)
+    node_power_w: float | None = None
+    node_idle_w: float | None = None
+    max_devices_count: int | None = None
+    sizes_count: tuple[int, ...] = ()
+    cloud: str = ""
+    facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
+
+    def need(self, field_name: str, why: str = "") -> float:
+        """The figure `field_name`; `MissingFact` where no source gives it."""
+        value = getattr(self, field_name)
+        if value is None:
+            raise MissingFact(self.facts.get(field_name, f"{self.id}.{field_name}"), why)
+        return float(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankGroup:
+    """The ranks of one collective and how they lie on the machine.
+
+    `size_count` ranks take part; `stride_count` is the distance between neighbours in device numbering (1:
+    consecutive devices, so within a node first). With tensor parallelism 8 on 8-device nodes, the tensor group is
+    (8, stride 1) and the data group is (d, stride 8): one rank a node, with 8 such groups side by side.
+    """
+
+    size_count: int
+    stride_count: int = 1
