@@ -19,6 +19,9 @@ _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0
 _MINUTE_S, _HOUR_S, _DAY_S, _WEEK_S = 60.0, 3600.0, 86400.0, 604800.0  # src: si-accepted-units
 _YEAR_S = 365.25 * _DAY_S  # src: julian-year
 _JOULE_PER_WH = 3600.0  # src: si-accepted-units
+_BYTE_PER_BIT = 0.125  # src: bits-per-byte
+_J_PER_KWH = 3.6e6  # src: si-accepted-units
+_KG_PER_G = 1e-3  # src: si-prefixes
 _CELSIUS_ZERO_K = 273.15  # src: si-brochure
 
 
@@ -28,8 +31,8 @@ def _prefixed(base: str, *tables: dict[str, float], scale: float = 1.0) -> dict[
 
 _BYTES = _prefixed("B", _SI, _BINARY)
 _BYTES.pop("KB")  # KB is written both for 1000 and for 1024; kB and KiB are clear
-_BITS = _prefixed("b", {k: v for k, v in _SI.items() if k != "K"}, scale=0.125)  # src: bits-per-byte
-_BITS |= _prefixed("bit", {k: v for k, v in _SI.items() if k != "K"}, scale=0.125)  # src: bits-per-byte
+_BITS = _prefixed("b", {k: v for k, v in _SI.items() if k != "K"}, scale=_BYTE_PER_BIT)
+_BITS |= _prefixed("bit", {k: v for k, v in _SI.items() if k != "K"}, scale=_BYTE_PER_BIT)
 _FLOP = _prefixed("FLOP", {k: v for k, v in _SI.items() if k not in "kK" or k == ""})
 _OP = _prefixed("OP", {k: v for k, v in _SI.items() if k not in "kK" or k == ""})
 _TIME = {
@@ -84,7 +87,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension(
             "bandwidth",
             "B/s",
-            {**_per(_BYTES, {"s": 1.0}), **_per(_BITS, {"s": 1.0}), **_prefixed("bps", _SI, scale=0.125)},
+            {**_per(_BYTES, {"s": 1.0}), **_per(_BITS, {"s": 1.0}), **_prefixed("bps", _SI, scale=_BYTE_PER_BIT)},
             1.0,
             "B/s",
         ),  # src: bits-per-byte
@@ -108,14 +111,12 @@ DIMENSIONS: dict[str, Dimension] = {
         ),
         Dimension("money", "USD", _MONEY, 1.0, "USD"),
         Dimension("money_rate", "USD/s", _per(_MONEY, _TIME), None, "USD/h"),
-        Dimension(
-            "energy_price", "USD/J", _per(_MONEY, _ENERGY), 1.0 / (1e3 * _JOULE_PER_WH), "USD/kWh"
-        ),  # src: si-prefixes
+        Dimension("energy_price", "USD/J", _per(_MONEY, _ENERGY), 1.0 / _J_PER_KWH, "USD/kWh"),  # src: si-prefixes
         Dimension(
             "carbon_intensity",
             "kg/J",
             _per(_MASS | {f"{k}CO2e": v for k, v in _MASS.items()}, _ENERGY),
-            1e-3 / (1e3 * _JOULE_PER_WH),
+            _KG_PER_G / _J_PER_KWH,
             "g/kWh",
         ),  # src: si-prefixes
         Dimension("mass", "kg", _MASS, 1.0, "kg"),
@@ -199,9 +200,9 @@ _DISPLAY: dict[str, tuple[tuple[float, str], ...]] = {
     "flop": ((1e21, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (0.0, "GFLOP")),  # src: display
     "power": ((1e6, "MW"), (1e3, "kW"), (0.0, "W")),  # src: display
     "energy": (
-        (1e9 * _JOULE_PER_WH, "GWh"),
-        (1e6 * _JOULE_PER_WH, "MWh"),
-        (1e2 * _JOULE_PER_WH, "kWh"),
+        (1e6 * _J_PER_KWH, "GWh"),  # src: display
+        (1e3 * _J_PER_KWH, "MWh"),  # src: display
+        (0.5 * _J_PER_KWH, "kWh"),
         (1.0, "J"),
         (0.0, "mJ"),
     ),  # src: display
@@ -210,7 +211,7 @@ _DISPLAY: dict[str, tuple[tuple[float, str], ...]] = {
 }
 
 
-def show(value: float | None, dimension: str, digits: int = 3) -> str:
+def show(value: float | None, dimension: str, digits: int = 3) -> str:  # src: display
     """`value` (SI) as a short string for screens.
 
     >>> show(3.35e12, "bandwidth"), show(0.0123, "time"), show(None, "time")

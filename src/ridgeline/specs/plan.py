@@ -30,7 +30,7 @@ class TrainingPlan:
     interleave_count: int = 1
     micro_batch_count: int = 1
     global_batch_count: int = 1
-    sequence_tokens: int = 2048
+    sequence_tokens: int
     precision: str = "bf16"
     sequence_parallel: bool = True
     sharding: Sharding = "zero1"

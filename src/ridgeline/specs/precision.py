@@ -8,18 +8,18 @@ from ridgeline.errors import UnknownName
 # mxfp4/mxfp8: one 8-bit scale a block of 32 (OCP MX 1.0); nvfp4: one 8-bit scale a block of 16 plus a
 # tensor scale (NVFP4); q4: 4-bit integer with one fp16 scale and minimum a group of 32 or 128.
 BITS_PER_ELEMENT: dict[str, float] = {
-    "fp64": 64.0,
-    "fp32": 32.0,
-    "tf32": 32.0,
-    "fp16": 16.0,
-    "bf16": 16.0,
-    "fp8": 8.0,
-    "int8": 8.0,
+    "fp64": 64.0,  # src: ieee-754
+    "fp32": 32.0,  # src: ieee-754
+    "tf32": 32.0,  # src: nvidia-tf32
+    "fp16": 16.0,  # src: ieee-754
+    "bf16": 16.0,  # src: google-bf16
+    "fp8": 8.0,  # src: ocp-fp8
+    "int8": 8.0,  # src: integer-width
     "mxfp8": 8.25,  # src: ocp-mx-1.0
-    "fp6": 6.0,
+    "fp6": 6.0,  # src: ocp-mx-1.0
     "mxfp6": 6.25,  # src: ocp-mx-1.0
-    "fp4": 4.0,
-    "int4": 4.0,
+    "fp4": 4.0,  # src: ocp-mx-1.0
+    "int4": 4.0,  # src: integer-width
     "mxfp4": 4.25,  # src: ocp-mx-1.0
     "nvfp4": 4.5,  # src: nvidia-nvfp4
     "int1": 1.0,
