@@ -20,7 +20,7 @@ _MINUTE_S, _HOUR_S, _DAY_S, _WEEK_S = 60.0, 3600.0, 86400.0, 604800.0  # src: si
 _YEAR_S = 365.25 * _DAY_S  # src: julian-year
 _JOULE_PER_WH = 3600.0  # src: si-accepted-units
 _BYTE_PER_BIT = 0.125  # src: bits-per-byte
-_J_PER_KWH = 3.6e6  # src: si-accepted-units
+_JOULE_PER_KILO_WH = 3.6e6  # src: si-accepted-units
 _KG_PER_G = 1e-3  # src: si-prefixes
 _CELSIUS_ZERO_K = 273.15  # src: si-brochure
 
@@ -111,12 +111,14 @@ DIMENSIONS: dict[str, Dimension] = {
         ),
         Dimension("money", "USD", _MONEY, 1.0, "USD"),
         Dimension("money_rate", "USD/s", _per(_MONEY, _TIME), None, "USD/h"),
-        Dimension("energy_price", "USD/J", _per(_MONEY, _ENERGY), 1.0 / _J_PER_KWH, "USD/kWh"),  # src: si-prefixes
+        Dimension(
+            "energy_price", "USD/J", _per(_MONEY, _ENERGY), 1.0 / _JOULE_PER_KILO_WH, "USD/kWh"
+        ),  # src: si-prefixes
         Dimension(
             "carbon_intensity",
             "kg/J",
             _per(_MASS | {f"{k}CO2e": v for k, v in _MASS.items()}, _ENERGY),
-            _KG_PER_G / _J_PER_KWH,
+            _KG_PER_G / _JOULE_PER_KILO_WH,
             "g/kWh",
         ),  # src: si-prefixes
         Dimension("mass", "kg", _MASS, 1.0, "kg"),
@@ -200,9 +202,9 @@ _DISPLAY: dict[str, tuple[tuple[float, str], ...]] = {
     "flop": ((1e21, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (0.0, "GFLOP")),  # src: display
     "power": ((1e6, "MW"), (1e3, "kW"), (0.0, "W")),  # src: display
     "energy": (
-        (1e6 * _J_PER_KWH, "GWh"),  # src: display
-        (1e3 * _J_PER_KWH, "MWh"),  # src: display
-        (0.5 * _J_PER_KWH, "kWh"),
+        (1e6 * _JOULE_PER_KILO_WH, "GWh"),  # src: display
+        (1e3 * _JOULE_PER_KILO_WH, "MWh"),  # src: display
+        (0.5 * _JOULE_PER_KILO_WH, "kWh"),
         (1.0, "J"),
         (0.0, "mJ"),
     ),  # src: display
