@@ -2,6 +2,7 @@
 
 from ridgeline.specs.calibration import Calibration, Law
 from ridgeline.specs.chip import Chip
+from ridgeline.specs.engine import EngineProfile, Load
 from ridgeline.specs.plan import ServingPlan, TrainingPlan
 from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, bytes_per_element
 from ridgeline.specs.price import Price, Site
@@ -22,12 +23,14 @@ __all__ = [
     "PEAK_KEYS",
     "Calibration",
     "Chip",
+    "EngineProfile",
     "Host",
     "Law",
     "Layer",
     "LayerRun",
     "Linear",
     "Link",
+    "Load",
     "Mixer",
     "NetworkLevel",
     "Price",

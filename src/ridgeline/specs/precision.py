@@ -23,6 +23,12 @@ BITS_PER_ELEMENT: dict[str, float] = {
     "mxfp4": 4.25,  # src: ocp-mx-1.0
     "nvfp4": 4.5,  # src: nvidia-nvfp4
     "int1": 1.0,
+    "q4_0": 4.5,  # src: llama-cpp-quantize
+    "q4_k": 4.5,  # src: llama-cpp-quantize
+    "q4_k_m": 4.85,  # src: llama-cpp-quantize
+    "q5_k_m": 5.7,  # src: llama-cpp-quantize
+    "q6_k": 6.5625,  # src: llama-cpp-quantize
+    "q8_0": 8.5,  # src: llama-cpp-quantize
 }
 
 # The peak of which entry of `Chip.peak_dense_flop_per_s` a format may use, best first. Weight-only formats

@@ -1,0 +1,107 @@
+"""Serving engines as facts, and the load that is put on them.
+
+Much of what separates a measured serving figure from the kernels' sum belongs to the engine and not to the chip: host
+time a step and a sequence, whether graphs hide launches, how much memory becomes cache, how requests are let in.
+An `EngineProfile` holds these for one engine at one version; its figures come from `catalog/data/engines/`, each
+with its source and, where it is assumed, its range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ridgeline.core import FrozenMap
+
+Admission = Literal["no-evict", "evict"]
+PoolBasis = Literal["total", "free", "none"]
+Batching = Literal["continuous", "static", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProfile:
+    """What one engine at one version adds to, or takes from, the hardware.
+
+    Time: a step costs the host `host_step_s` plus `host_sequence_s` for each running sequence;
+    `host_hidden_frac` of the smaller of host and device time runs behind the other (asynchronous scheduling).
+    `graphs`: decode steps are replayed as one graph, so kernels carry no launch cost of their own;
+    `kernel_floor_s`: least time from one kernel to the next where there is no graph. `host_sigma`: spread (of the
+    logarithm) of the host figures; `release_sigma`: spread of the same configuration between releases.
+    Attention: `attention_family` names the kernels; `query_reread_frac`: share of the key-value reads that every
+    query head of a group repeats (0 with grouped-query kernels; early engines had none).
+    Fusion: `fused_projections`: Q, K and V, and gate and up, run as one GEMM. `launches_frac` scales the count of
+    small kernels of a layer (1: norm, rope, cache write, activation fused as engines of 2024 do).
+    Memory: the key-value pool is `pool_frac` of what is left after weights and workspace (`pool_basis` "free"), or
+    that share of the whole device less weights, workspace and context ("total"); "none": no pool, caches are
+    allocated as needed. `context_bytes`: driver context, communication buffers and captured graphs. `workspace_bytes`
+    is fixed scratch. `block_tokens`: cache granule. `window_cache`: windowed layers keep only their window.
+    Scheduling: `max_batch_count`, `max_batch_tokens` a step; `mixed_steps`: prompts are processed in the same steps
+    as running sequences; `admission` "no-evict" keeps room for a request's last token before it starts.
+    `bucket_tokens`: shapes are compiled, lengths padded up to powers of two from this one (0: dynamic shapes).
+    `facts` maps a field to its fact id; `assumed` names the fields that rest on an assumption.
+    """
+
+    id: str
+    name: str = ""
+    version: str = ""
+    host_step_s: float = 0.0
+    host_sequence_s: float = 0.0
+    host_hidden_frac: float = 0.0
+    host_sigma: float = 0.0
+    release_sigma: float = 0.0
+    graphs: bool = True
+    kernel_floor_s: float = 0.0
+    attention_family: str = ""
+    query_reread_frac: float = 0.0
+    fused_projections: bool = True
+    launches_frac: float = 1.0
+    pool_basis: PoolBasis = "total"
+    pool_frac: float = 1.0
+    context_bytes: float = 0.0
+    workspace_bytes: float = 0.0
+    block_tokens: int = 1
+    window_cache: bool = True
+    max_batch_count: int | None = None
+    max_batch_tokens: int | None = None
+    mixed_steps: bool = True
+    admission: Admission = "no-evict"
+    batching: Batching = "continuous"
+    bucket_tokens: int = 0
+    date: str = ""
+    facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    assumed: tuple[str, ...] = ()
+
+    def fact_id(self, field_name: str) -> str:
+        """Id of the fact behind a field, for `uses`."""
+        return self.facts.get(field_name, f"{self.id}.{field_name}")
+
+    def with_(self, **changes: object) -> EngineProfile:
+        """The profile with some fields changed (options that a user sets on the engine)."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What is asked of a serving system: request lengths, how many at once, and the latencies to keep.
+
+    Exactly one of `rate_per_s` (open loop: Poisson arrivals), `concurrency_count` (closed loop: so many clients that
+    send again at once) or neither (maximum load: an endless queue) says how much. `static_batch` makes the
+    concurrency one batch that starts together and ends together, prompts first. `output_tokens` 0: no generation
+    (encoders, embeddings). `encoder_tokens`: length of the encoder's or tower's input where the model has one and
+    does not fix it. Limits are central figures unless the name says p95.
+    """
+
+    input_tokens: float
+    output_tokens: float = 0.0
+    rate_per_s: float | None = None
+    concurrency_count: float | None = None
+    static_batch: bool = False
+    encoder_tokens: float | None = None
+    ttft_p95_s: float | None = None
+    tpot_p95_s: float | None = None
+    e2e_p95_s: float | None = None
+
+    @property
+    def total_tokens(self) -> float:
+        """Tokens of a finished request."""
+        return self.input_tokens + self.output_tokens
