@@ -1,0 +1,66 @@
+"""One step of a serving engine as a record, and what the builders of its operations share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ridgeline.specs import EngineProfile, ServingPlan, Transformer, bytes_per_element
+from ridgeline.workload.ops import Elementwise, ElementwiseKind
+from ridgeline.workload.placement import wide_precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one step of an engine processes, in all groups of a replica together.
+
+    `decode_count` sequences of mean context `context_tokens` make one token each. `prompt_count` prompts bring
+    `prompt_tokens` new tokens each, on top of `cached_tokens` that are in the cache already; `finishing_count` of
+    them end in this step and need the head. Fractions are means over steps. `encoder_tokens`: length of what the
+    encoder or tower reads for each prompt (0: none); decoders with cross-attention read as many in each layer.
+    """
+
+    decode_count: float = 0.0
+    context_tokens: float = 0.0
+    prompt_count: float = 0.0
+    prompt_tokens: float = 0.0
+    cached_tokens: float = 0.0
+    finishing_count: float = 0.0
+    encoder_tokens: float = 0.0
+
+    @property
+    def tokens(self) -> float:
+        """Tokens that go through the matrices."""
+        return self.decode_count + self.prompt_count * self.prompt_tokens
+
+    def divided(self, by: float) -> Step:
+        """The share of the step that one of `by` groups processes."""
+        return replace(
+            self,
+            decode_count=self.decode_count / by,
+            prompt_count=self.prompt_count / by,
+            finishing_count=self.finishing_count / by,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the builders of operations share: the model, its plan, its engine and the step."""
+
+    model: Transformer
+    plan: ServingPlan
+    engine: EngineProfile
+    whole: Step
+    group: Step
+
+    @property
+    def wide_bytes(self) -> float:
+        """Bytes of one element of a hidden state."""
+        return bytes_per_element(wide_precision(self.plan))
+
+
+def small_kernel(
+    name: str, kind: ElementwiseKind, moved: float, launches: float, setting: Setting, flop: float = 0.0
+) -> Elementwise:
+    """A memory-bound kernel of a layer: `moved` bytes in as many launches as the engine's fusion leaves."""
+    count = launches * setting.engine.launches_frac
+    return Elementwise(name=name, kind=kind, bytes=moved, launches_count=count, flop=flop)

@@ -1,0 +1,221 @@
+"""Operations of one engine step on one device: sequences that each make a token, and prompts that are read in.
+
+A step is what every serving engine repeats: all running sequences advance by one token and some prompts (or pieces of
+them) are processed beside them. Matrices see all tokens of the step together; attention sees sequences and prompts
+apart, with their own contexts. Encoders are steps with prompts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ridgeline.specs import (
+    EngineProfile,
+    Layer,
+    Linear,
+    RankGroup,
+    ServingPlan,
+    Stack,
+    Transformer,
+    bytes_per_element,
+)
+from ridgeline.workload.engine_step import Setting, Step, small_kernel
+from ridgeline.workload.inference_moe import expert_ops
+from ridgeline.workload.mixers import mixer_ops
+from ridgeline.workload.ops import Collective, Elementwise, Gemm, Op, Repeated
+from ridgeline.workload.placement import (
+    attention_tensor_count,
+    local_linear,
+    math_precision,
+    weight_precision,
+    wide_precision,
+)
+
+# An add-and-norm kernel reads the hidden state and the residual and writes both; a gated activation reads two
+# branches and writes one; sampling reads logits in fp32 for scaling, soft-maximum and choice.
+_NORM_PASSES = 4.0  # src: rl-derivation
+_SAMPLING_PASSES = 3.0  # src: rl-derivation
+
+
+def inference_ops(model: Transformer, plan: ServingPlan, engine: EngineProfile, step: Step) -> tuple[Repeated, ...]:
+    """Operations of one step on one device, all layers of the model in order, equal ones counted together.
+
+    With pipeline parallelism these are the operations that one micro-batch meets on its way through all stages
+    (each stage has its share of them), sends between stages included.
+
+    >>> from ridgeline.specs import LayerRun
+    >>> up = Linear(name="up", role="mlp", inputs_count=4, outputs_count=8)
+    >>> stack = Stack(role="decoder", hidden_count=4, runs=(LayerRun(layer=Layer(linears=(up,)), repeat_count=3),))
+    >>> toy = Transformer(id="toy", family="toy", main=stack, hidden_count=4, vocab_count=8,
+    ...                   embedding_parameters_count=32)
+    >>> ops = inference_ops(toy, ServingPlan(), EngineProfile(id="e"), Step(decode_count=2))
+    >>> [(r.op.m, r.count) for r in ops if isinstance(r.op, Gemm)]
+    [(2.0, 3.0)]
+    """
+    setting = Setting(model=model, plan=plan, engine=engine, whole=step, group=step.divided(plan.attention_data_count))
+    found: dict[Op, float] = {}
+    for op, count in _all_ops(setting):
+        if count > 0:
+            found[op] = found.get(op, 0.0) + count
+    return tuple(Repeated(op=op, count=count) for op, count in found.items())
+
+
+def _all_ops(setting: Setting) -> Iterator[tuple[Op, float]]:
+    step = setting.group
+    yield _embedding(setting), 1.0
+    for stack in setting.model.others:
+        if step.encoder_tokens > 0 and step.prompt_count > 0:
+            tower = replace(
+                setting,
+                whole=_encoder_step(setting.whole),
+                group=_encoder_step(step),
+            )
+            yield from _stack_ops(stack, tower)
+    yield from _stack_ops(setting.model.main, setting)
+    yield from _head_ops(setting)
+    yield from _send_ops(setting)
+
+
+def _encoder_step(step: Step) -> Step:
+    return Step(prompt_count=step.prompt_count, prompt_tokens=step.encoder_tokens)
+
+
+def _stack_ops(stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:
+    for linear in stack.linears:
+        yield _gemm((linear,), setting, setting.group.tokens, linear.name), 1.0
+    for run in stack.runs:
+        for op, count in _layer_ops(run.layer, stack, setting):
+            yield op, count * run.repeat_count
+
+
+def _layer_ops(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:
+    tokens = setting.group.tokens
+    norms = layer.norms_count
+    moved = norms * _NORM_PASSES * tokens * stack.hidden_count * setting.wide_bytes
+    yield small_kernel("norm", "norm", moved, norms, setting), 1.0
+    for group in _fused(layer.linears, setting.engine.fused_projections):
+        if group[0].role != "expert":
+            rows = _rows(group[0], layer, setting)
+            if rows > 0:
+                yield _gemm(group, setting, rows, _label(group)), 1.0
+    yield from mixer_ops(layer, setting)
+    yield from expert_ops(layer, stack.hidden_count, setting)
+    yield from _activation(layer, setting)
+    yield from _layer_reductions(layer, stack, setting)
+
+
+def _fused(linears: Iterable[Linear], fuse: bool) -> list[tuple[Linear, ...]]:
+    """Neighbouring matrices that one GEMM computes: same input, same cut, same storage."""
+    groups: list[list[Linear]] = []
+    for linear in linears:
+        if fuse and groups and _joins(groups[-1][0], linear):
+            groups[-1].append(linear)
+        else:
+            groups.append([linear])
+    return [tuple(group) for group in groups]
+
+
+def _joins(first: Linear, other: Linear) -> bool:
+    def key(linear: Linear) -> tuple[object, ...]:
+        kind = "attention" if linear.role in ("attention", "mixer") else linear.role
+        return (kind, linear.inputs_count, linear.split, linear.experts_count, linear.rows_per_token, linear.precision)
+
+    return first.split != "row" and key(first) == key(other)
+
+
+def _label(group: tuple[Linear, ...]) -> str:
+    return "+".join(linear.name for linear in group)
+
+
+def _rows(linear: Linear, layer: Layer, setting: Setting) -> float:
+    """Rows of A that the matrix sees: tokens, or the encoder's tokens for keys and values of cross-attention."""
+    step = setting.group
+    if linear.rows_per_token == 1.0:
+        return step.tokens
+    if any(getattr(mixer, "cross", False) for mixer in layer.mixers):
+        return step.prompt_count * step.encoder_tokens
+    return linear.rows_per_token * step.tokens
+
+
+def _gemm(group: tuple[Linear, ...], setting: Setting, rows: float, name: str) -> Gemm:
+    plan = setting.plan
+    locals_ = [local_linear(linear, plan) for linear in group]
+    stored = weight_precision(group[0], setting.model, plan)
+    used = math_precision(stored, plan)
+    return Gemm(
+        name=name,
+        m=rows,
+        n=sum(item.outputs_count for item in locals_),
+        k=locals_[0].inputs_count,
+        math_precision=used,
+        weight_precision=stored,
+        activation_precision=used,
+        output_precision=wide_precision(plan),
+    )
+
+
+def _activation(layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
+    if layer.activation_count <= 0:
+        return
+    passes = 3.0 if layer.gated else 2.0  # src: rl-derivation
+    share = layer.activation_count / _mlp_degree(layer, setting.plan)
+    tokens = setting.whole.tokens if layer.experts_count else setting.group.tokens
+    moved = passes * tokens * share * setting.wide_bytes
+    yield small_kernel("activation", "activation", moved, 1.0, setting), 1.0
+
+
+def _mlp_degree(layer: Layer, plan: ServingPlan) -> int:
+    return plan.tensor_count if layer.experts_count else attention_tensor_count(plan)
+
+
+def _layer_reductions(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """One all-reduce of the hidden state after the mixer and one after the feed-forward part (one where they run in
+    parallel on the same norm); the routed part of a mixture under data-parallel attention exchanges tokens instead."""
+    degree = attention_tensor_count(setting.plan)
+    if degree <= 1:
+        return
+    spread = layer.experts_count > 0 and setting.plan.attention_data_count > 1
+    mixer_ends = any(x.split == "row" and x.role in ("attention", "mixer") for x in layer.linears)
+    mlp_ends = any(x.split == "row" and x.role in ("mlp", "shared-expert") for x in layer.linears)
+    mlp_ends = mlp_ends or (layer.experts_count > 0 and not spread)
+    count = float(mixer_ends) + float(mlp_ends)
+    if layer.norms_count == 1:
+        count = min(count, 1.0)
+    message = setting.group.tokens * stack.hidden_count * setting.wide_bytes
+    group = RankGroup(size_count=degree)
+    if count > 0:
+        yield Collective(name="tensor all-reduce", kind="all_reduce", message_bytes=message, group=group), count
+
+
+def _embedding(setting: Setting) -> Elementwise:
+    moved = 2.0 * setting.group.tokens * setting.model.hidden_count * setting.wide_bytes
+    return small_kernel("embedding", "embedding", moved, 1.0, setting)
+
+
+def _head_ops(setting: Setting) -> Iterator[tuple[Op, float]]:
+    model, step = setting.model, setting.group
+    rows = step.decode_count + step.finishing_count
+    if model.head is None or rows <= 0:
+        return
+    yield _gemm((model.head,), setting, rows, "head"), 1.0
+    degree = attention_tensor_count(setting.plan)
+    logits = rows * model.head.outputs_count
+    moved = _SAMPLING_PASSES * logits * bytes_per_element("fp32")
+    yield small_kernel("sampling", "softmax", moved, _SAMPLING_PASSES, setting), 1.0
+    if degree > 1:
+        message = logits * setting.wide_bytes
+        group = RankGroup(size_count=degree)
+        yield Collective(name="logits all-gather", kind="all_gather", message_bytes=message, group=group), 1.0
+
+
+def _send_ops(setting: Setting) -> Iterator[tuple[Op, float]]:
+    plan = setting.plan
+    if plan.pipeline_count <= 1:
+        return
+    message = setting.group.tokens * setting.model.hidden_count * setting.wide_bytes / attention_tensor_count(plan)
+    group = RankGroup(size_count=2, stride_count=plan.tensor_count)
+    yield (
+        Collective(name="pipeline send", kind="send", message_bytes=message, group=group),
+        plan.pipeline_count - 1.0,
+    )

@@ -1,0 +1,106 @@
+"""Operations of the routed experts of one layer on one device: who is touched, what is moved, what is exchanged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ridgeline.core import model as formula
+from ridgeline.specs import Layer, Linear, RankGroup, bytes_per_element
+from ridgeline.workload.engine_step import Setting
+from ridgeline.workload.ops import Collective, Elementwise, GroupedGemm, Op
+from ridgeline.workload.placement import local_linear, math_precision, weight_precision, wide_precision
+
+
+@formula(id="touched-experts", sources=("rl-derivation",), valid={"tokens": (0, 2**24)})
+def touched_experts_count(experts_count: float, active_count: float, tokens: float) -> float:
+    """Expected distinct experts that `tokens` touch when each picks `active_count` of `experts_count` at random.
+
+    E (1 - (1 - k/E)^n). Assumes independent, even routing; uneven routing touches fewer.
+
+    >>> touched_experts_count(8, 2, 1)
+    2.0
+    >>> round(touched_experts_count(256, 8, 64), 1)
+    222.4
+    """
+    if experts_count <= 0:
+        return 0.0
+    miss = max(0.0, 1.0 - active_count / experts_count)
+    touched: float = experts_count * (1.0 - miss**tokens)
+    return touched
+
+
+@formula(id="fullest-rank", sources=("raab-steger-1998",))
+def fullest_rank_frac(rows: float, rank_count: float) -> float:
+    """How far the fullest of `rank_count` ranks is above the mean when `rows` independent rows fall on them.
+
+    Normal approximation of the largest of so many binomial loads: sqrt(2 ln(ranks) ranks / rows).
+
+    >>> round(fullest_rank_frac(8192, 8), 3)
+    0.064
+    """
+    if rank_count <= 1 or rows <= 0:
+        return 0.0
+    return math.sqrt(2.0 * math.log(rank_count) * rank_count / rows)
+
+
+def expert_ops(layer: Layer, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """Grouped products of one layer, the kernels that sort tokens for them, and the exchange between devices."""
+    experts = [linear for linear in layer.linears if linear.role == "expert"]
+    tokens = setting.whole.tokens
+    if not experts or tokens <= 0:
+        return
+    first, plan = experts[0], setting.plan
+    spread = plan.expert_count
+    rows_all = tokens * first.active_count
+    skew = fullest_rank_frac(rows_all, spread)
+    rows = rows_all / spread * (1.0 + skew)
+    touched = touched_experts_count(first.experts_count, first.active_count, tokens) / spread
+    for group in _pairs(experts, setting.engine.fused_projections):
+        yield _grouped(group, rows, min(touched, rows), setting), 1.0
+    yield from _sorting(rows, hidden_count, setting)
+    yield from _exchange(first, tokens, hidden_count, setting)
+
+
+def _pairs(experts: list[Linear], fuse: bool) -> list[tuple[Linear, ...]]:
+    wide = tuple(linear for linear in experts if linear.split != "row")
+    rest = [(linear,) for linear in experts if linear.split == "row"]
+    return [wide, *rest] if fuse and wide else [(linear,) for linear in experts]
+
+
+def _grouped(group: tuple[Linear, ...], rows: float, touched: float, setting: Setting) -> GroupedGemm:
+    local = [local_linear(linear, setting.plan) for linear in group]
+    stored = weight_precision(group[0], setting.model, setting.plan)
+    used = math_precision(stored, setting.plan)
+    return GroupedGemm(
+        name="experts " + "+".join(linear.name for linear in group),
+        rows_count=rows,
+        experts_count=local[0].experts_count,
+        touched_count=touched,
+        n=sum(item.outputs_count for item in local),
+        k=local[0].inputs_count,
+        math_precision=used,
+        weight_precision=stored,
+        activation_precision=used,
+        output_precision=wide_precision(setting.plan),
+    )
+
+
+def _sorting(rows: float, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """Choice of experts, gathering of rows before, weighted sum after: each moves every row in and out once."""
+    moved = 2.0 * 2.0 * rows * hidden_count * setting.wide_bytes
+    launches = 3.0 * setting.engine.launches_frac  # src: rl-derivation
+    yield Elementwise(name="expert sorting", kind="other", bytes=moved, launches_count=launches), 1.0
+
+
+def _exchange(first: Linear, tokens: float, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """Tokens to their experts and back, where attention groups hold different tokens."""
+    plan = setting.plan
+    if plan.attention_data_count <= 1:
+        return
+    sent = tokens / plan.tensor_count * min(first.active_count, float(plan.expert_count))
+    there = bytes_per_element(math_precision(weight_precision(first, setting.model, plan), plan))
+    group = RankGroup(size_count=plan.tensor_count)
+    for name, element_bytes in (("expert dispatch", there), ("expert combine", setting.wide_bytes)):
+        message = sent * hidden_count * element_bytes
+        yield Collective(name=name, kind="all_to_all", message_bytes=message, group=group), 1.0

@@ -1,0 +1,121 @@
+"""Operations of the parts of a layer that have no weights: attention scores, latent and sparse reads, recurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ridgeline.specs import Layer, Recurrence, SoftmaxAttention, bytes_per_element
+from ridgeline.workload.engine_step import Setting, small_kernel
+from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, Elementwise, Op
+from ridgeline.workload.placement import attention_tensor_count, column_frac, local_cached_count, wide_precision
+
+
+def mixer_ops(layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """Operations of all mixers of one layer on one device."""
+    for mixer in layer.mixers:
+        if isinstance(mixer, Recurrence):
+            yield from _recurrence_ops(mixer, setting)
+        else:
+            yield from _decode_ops(mixer, setting)
+            yield from _prefill_ops(mixer, setting)
+            yield from _around_ops(mixer, layer, setting)
+
+
+def _heads(count: int, setting: Setting) -> float:
+    return count * column_frac(count, attention_tensor_count(setting.plan))
+
+
+def _decode_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """One query a sequence on its cache: a latent is read once for all heads, a window bounds what is read."""
+    step = setting.group
+    if step.decode_count <= 0:
+        return
+    context = step.encoder_tokens if mixer.cross else step.context_tokens
+    read = context
+    for bound in (mixer.window_tokens, mixer.selected_tokens):
+        read = min(read, float(bound)) if bound is not None else read
+    heads, kv_heads = _heads(mixer.heads_count, setting), _heads(mixer.kv_heads_count, setting)
+    cached = local_cached_count(mixer, setting.plan) or kv_heads * (mixer.key_dim_count + mixer.value_dim_count)
+    key_dim, value_dim = mixer.key_dim_count, mixer.value_dim_count
+    if mixer.latent_dim_count is not None:
+        kv_heads, key_dim, value_dim = 1.0, mixer.cached_per_token_count, mixer.latent_dim_count
+    elif setting.engine.query_reread_frac > 0:
+        cached *= 1.0 + setting.engine.query_reread_frac * (heads / kv_heads - 1.0)
+    name = "cross-attention decode" if mixer.cross else "attention decode"
+    yield (
+        AttentionDecode(
+            name=name,
+            batch_count=step.decode_count,
+            context_tokens=read,
+            heads_count=heads,
+            kv_heads_count=kv_heads,
+            key_dim_count=key_dim,
+            value_dim_count=value_dim,
+            cached_per_token_count=cached,
+            kv_precision=setting.plan.kv_precision,
+            precision=wide_precision(setting.plan),
+        ),
+        1.0,
+    )
+    if mixer.indexer_per_key_flop > 0:
+        yield _indexer(mixer, step.decode_count * context, setting), 1.0
+
+
+def _prefill_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """Many queries a prompt. Fewer than one prompt a step on average is one prompt in some of the steps."""
+    step = setting.group
+    if step.prompt_count <= 0 or step.prompt_tokens <= 0:
+        return
+    keys = step.encoder_tokens if mixer.cross else step.cached_tokens + step.prompt_tokens
+    together = max(1.0, step.prompt_count)
+    name = "cross-attention prefill" if mixer.cross else "attention prefill"
+    yield (
+        AttentionPrefill(
+            name=name,
+            batch_count=together,
+            query_tokens=step.prompt_tokens,
+            key_tokens=keys,
+            heads_count=_heads(mixer.heads_count, setting),
+            kv_heads_count=_heads(mixer.kv_heads_count, setting),
+            key_dim_count=mixer.key_dim_count,
+            value_dim_count=mixer.value_dim_count,
+            causal=mixer.causal and not mixer.cross,
+            window_tokens=mixer.window_tokens,
+            selected_tokens=mixer.selected_tokens,
+            precision=wide_precision(setting.plan),
+        ),
+        step.prompt_count / together,
+    )
+    if mixer.indexer_per_key_flop > 0:
+        yield _indexer(mixer, step.prompt_count * step.prompt_tokens * keys / 2, setting), 1.0
+
+
+def _indexer(mixer: SoftmaxAttention, pairs: float, setting: Setting) -> Elementwise:
+    """Scores that choose the keys of sparse attention: work per query and key, whole on every device."""
+    return small_kernel("indexer", "other", 0.0, 1.0, setting, flop=pairs * mixer.indexer_per_key_flop)
+
+
+def _around_ops(mixer: SoftmaxAttention, layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """Rotary embedding of queries and keys, and the write of new keys and values into the cache."""
+    step, wide = setting.group, setting.wide_bytes
+    width = mixer.key_dim_count
+    if layer.rope and not mixer.cross:
+        heads = _heads(mixer.heads_count, setting) + _heads(mixer.kv_heads_count, setting)
+        yield small_kernel("rope", "rope", 2.0 * step.tokens * heads * width * wide, 1.0, setting), 1.0
+    cached = local_cached_count(mixer, setting.plan)
+    if cached > 0:
+        rows = step.prompt_count * step.encoder_tokens if mixer.cross else step.tokens
+        moved = rows * cached * (wide + bytes_per_element(setting.plan.kv_precision))
+        if rows > 0:
+            yield small_kernel("cache write", "kv-write", moved, 1.0, setting), 1.0
+
+
+def _recurrence_ops(mixer: Recurrence, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """A scan: decode reads and writes the whole state of each sequence; prompts write it once and stream tokens."""
+    step, degree = setting.group, attention_tensor_count(setting.plan)
+    state_bytes = mixer.state_per_sequence_count / degree * bytes_per_element(mixer.state_precision)
+    stream = 2.0 * mixer.elementwise_per_token_count / degree * setting.wide_bytes
+    moved = 2.0 * step.decode_count * state_bytes + step.prompt_count * state_bytes + step.tokens * stream
+    flop = step.tokens * mixer.per_token_flop / degree
+    if step.tokens > 0:
+        yield small_kernel(f"{mixer.kind} scan", "scan", moved, 2.0, setting, flop=flop), 1.0
