@@ -1,0 +1,213 @@
+"""The shape of a scenario file. Key paths are public: `--set` takes them and files keep working.
+
+Strict: an unknown key is an error. Each quantity is read by `ridgeline.units` (plain numbers and numeric texts too)
+and has an allowed range. The records here stay at the door: `scenario.load` turns them into specs and plans.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ridgeline.scenario.quantities import (
+    Batch,
+    Carbon,
+    Degree,
+    DeviceRent,
+    DeviceSizes,
+    ElectricityPrice,
+    Latency,
+    Money,
+    OutputTokens,
+    Pue,
+    Rate,
+    SequenceTokens,
+    Share,
+    ShareAboveZero,
+    Span,
+    Tokens,
+    Truth,
+    Watts,
+    Word,
+    Years,
+    one_of,
+)
+
+TRAINING_PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32")
+SERVING_PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "int8", "nvfp4", "mxfp4", "fp4", "int4", "fp32")
+KV_PRECISIONS = ("bf16", "fp16", "fp8", "int8", "nvfp4", "fp4", "int4", "fp32")
+OBJECTIVES = ("time", "cost", "energy", "devices")
+PRICE_KINDS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
+
+TrainingPrecision = Annotated[str, BeforeValidator(one_of(*TRAINING_PRECISIONS))]
+ServingPrecision = Annotated[str, BeforeValidator(one_of(*SERVING_PRECISIONS))]
+KvPrecision = Annotated[str, BeforeValidator(one_of(*KV_PRECISIONS))]
+Recompute = Annotated[str, BeforeValidator(one_of("none", "selective", "full"))]
+Sharding = Annotated[str, BeforeValidator(one_of("none", "zero1", "zero2", "zero3"))]
+Schedule = Annotated[str, BeforeValidator(one_of("1f1b", "interleaved", "gpipe"))]
+Objective = Annotated[str, BeforeValidator(one_of(*OBJECTIVES))]
+Basis = Annotated[str, BeforeValidator(one_of("rent", "own"))]
+PriceKind = Annotated[str, BeforeValidator(one_of(*PRICE_KINDS))]
+
+
+class Strict(BaseModel):
+    """Base of all parts: unknown keys are errors, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class TrainFile(Strict):
+    """`workload.train`: the job, and optionally parts of the layout that are already decided.
+
+    `tokens` in all; `sequence` in tokens; `global_batch` in sequences a step. What is left out of the layout is
+    searched. `software` names a training stack of the catalogue.
+    """
+
+    tokens: Tokens
+    sequence: SequenceTokens
+    global_batch: Batch
+    precision: TrainingPrecision = "bf16"
+    recompute: Recompute | None = None
+    micro_batch: Batch | None = None
+    tensor: Degree | None = None
+    pipeline: Degree | None = None
+    data: Degree | None = None
+    context: Degree | None = None
+    expert: Degree | None = None
+    interleave: Degree | None = None
+    sharding: Sharding | None = None
+    schedule: Schedule | None = None
+    sequence_parallel: Truth | None = None
+    offload_optimizer: Truth | None = None
+    software: Word | None = None
+
+
+class ServeFile(Strict):
+    """`workload.serve`: lengths in tokens, the load, latency limits, and optionally parts of the layout.
+
+    `rate` in requests a second over all replicas, or `concurrency` in requests at once; neither: as much as the
+    limits allow. `latency_p95` bounds a whole request. `precision` is that of the weights.
+    """
+
+    input: SequenceTokens
+    output: OutputTokens = 0
+    rate: Rate | None = None
+    concurrency: Batch | None = None
+    ttft_p95: Latency | None = None
+    tpot_p95: Latency | None = None
+    latency_p95: Latency | None = None
+    precision: ServingPrecision | None = None
+    activations: ServingPrecision | None = None
+    kv: KvPrecision | None = None
+    engine: Word | None = None
+    tensor: Degree | None = None
+    pipeline: Degree | None = None
+    expert: Degree | None = None
+    replicas: Degree | None = None
+    max_batch: Batch | None = None
+    max_batch_tokens: Batch | None = None
+
+
+class WorkloadFile(Strict):
+    """`workload`: a model (catalogue id, or a path to a config.json) and what to do with it."""
+
+    model: Word
+    train: TrainFile | None = None
+    serve: ServeFile | None = None
+
+
+class CandidateFile(Strict):
+    """One machine to try: a system of the catalogue and how many devices of it.
+
+    `rent` (a device and hour) and `purchase` (a device) replace the catalogue's prices with one's own.
+    """
+
+    system: Word
+    devices: DeviceSizes
+    rent: DeviceRent | None = None
+    purchase: Money | None = None
+
+
+class SiteFile(Strict):
+    """`site`: where the machine stands."""
+
+    name: Word | None = None
+    electricity: ElectricityPrice | None = None
+    pue: Pue | None = None
+    carbon: Carbon | None = None
+
+
+class LimitsFile(Strict):
+    """`limits`: plans beyond them are infeasible. `power` is the mean draw of the site, overhead included."""
+
+    deadline: Span | None = None
+    budget: Money | None = None
+    power: Watts | None = None
+
+
+class CostFile(Strict):
+    """`cost`: how money is counted. `depreciation` and `utilisation` replace the assumed values."""
+
+    basis: Basis | None = None
+    price: PriceKind = "on-demand"
+    depreciation: Years | None = None
+    utilisation: ShareAboveZero | None = None
+    network: Share | None = None
+
+
+class ScenarioFile(Strict):
+    """A whole scenario."""
+
+    workload: WorkloadFile
+    candidates: Annotated[list[CandidateFile], Field(min_length=1, max_length=64)]
+    site: SiteFile = SiteFile()
+    limits: LimitsFile = LimitsFile()
+    objective: Objective = "cost"
+    cost: CostFile = CostFile()
+    name: Word | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A place in the schema that holds one value."""
+
+
+Shape = Any  # a Strict class, a list with one Shape, or Leaf
+
+
+def children(shape: type[Strict]) -> dict[str, Shape]:
+    """The keys that may stand in `shape`, with what each holds."""
+    return {name: _shape_of(item.annotation) for name, item in shape.model_fields.items()}
+
+
+def shape_at(shape: Shape, path: tuple[str | int, ...]) -> Shape | None:
+    """What the schema has at `path`; None where it has nothing."""
+    here: Shape = shape
+    for part in path:
+        if isinstance(here, Leaf):
+            return None
+        if isinstance(here, list):
+            here = here[0]
+            continue
+        here = children(here).get(str(part))
+        if here is None:
+            return None
+    return here
+
+
+def _shape_of(annotation: Any) -> Shape:
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return annotation
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is list:
+        return [_shape_of(arguments[0])]
+    if origin in (typing.Union, types.UnionType):
+        inner = [_shape_of(item) for item in arguments if item is not type(None)]
+        return next((item for item in inner if not isinstance(item, Leaf)), Leaf())
+    if origin is Annotated:
+        return _shape_of(arguments[0])
+    return Leaf()
