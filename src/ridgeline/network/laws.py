@@ -1,0 +1,85 @@
+"""The parameters of one link's collectives, and where they come from.
+
+A law holds, for one family of links and one kind of collective:
+
+    low_base_s, low_hop_s, low_frac       the low-latency protocol: start, each further step, share of the link's rate
+    high_base_s, high_hop_s, high_frac    the high-bandwidth protocol
+    half_bytes, half_power                sent bytes at which it runs at half rate, and how suddenly
+    local_frac                            copies inside the device, in shares of a rank's part of the message
+    switch_base_s, switch_frac            reduction in the switch (all-reduce only, where the level has it)
+    sharpness                             how sudden the change of protocol is
+
+Laws are looked up in the calibration as "collective.<link>.<kind>", then "collective.<family>.<kind>"; where neither is
+there, NCCL's own planning constants with the level's datasheet latency are used, with a wide interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ridgeline.core import FrozenMap
+from ridgeline.specs import Calibration, Law, NetworkLevel
+
+_FAMILY_BY_KIND: Mapping[str, str] = {
+    "switch": "scale-up",
+    "mesh": "mesh",
+    "pcie": "pcie",
+    "package": "scale-up",
+    "ring": "torus",
+    "torus2d": "torus",
+    "torus3d": "torus",
+    "fat-tree": "rdma",
+    "ethernet": "tcp",
+}
+
+
+def family(level: NetworkLevel) -> str:
+    """The family of links whose law stands in for an unmeasured link: its transport, or what its kind implies.
+
+    >>> from ridgeline.specs import NetworkLevel
+    >>> family(NetworkLevel(name="eth", kind="ethernet", link="roce-400gbe", size_count=None, transport="rdma",
+    ...                     oneway_bytes_per_s=50e9, latency_s=5e-6))
+    'rdma'
+    """
+    return level.transport or _FAMILY_BY_KIND.get(level.kind, level.kind)
+
+
+def law_for(level: NetworkLevel, kind: str, calibration: Calibration) -> Law:
+    """The law for collectives of `kind` over the links of `level`: measured link, its family, else published."""
+    laws = calibration.laws
+    for key in (f"collective.{level.link}.{kind}", f"collective.{family(level)}.{kind}"):
+        found = laws.get(key)
+        if found is not None:
+            return found
+    return published_law(level, kind)
+
+
+def published_law(level: NetworkLevel, kind: str) -> Law:
+    """NCCL's planning constants on the level's datasheet latency: what holds where nothing was measured.
+
+    The low-latency protocol reaches half of the link and starts in 6.6 us, the high-bandwidth one starts in 8.4 us and
+    takes 5.6 times the latency per step; 80 % of the link's rate is what it plans with on NVLink.
+    """
+    return Law(
+        kind=f"collective.{kind}",
+        level="published",
+        parameters=FrozenMap(
+            {
+                "low_base_s": 6.6e-6,  # src: nccl-tuning
+                "low_hop_s": level.latency_s,
+                "low_frac": 0.4,  # src: nccl-tuning
+                "high_base_s": 8.4e-6,  # src: nccl-tuning
+                "high_hop_s": 5.6 * level.latency_s,  # src: nccl-tuning
+                "high_frac": 0.8,  # src: nccl-tuning
+                "half_bytes": 0.0,
+                "half_power": 1.0,
+                "local_frac": 0.0,
+                "switch_base_s": 25e-6,  # src: nccl-tuning
+                "switch_frac": 0.65,  # src: nccl-nvls-busbw
+                "sharpness": 8.0,  # src: rl-collectives-fit
+            }
+        ),
+        ape_p50_frac=0.25,  # src: rl-collectives-left-out
+        ape_p90_frac=0.7,  # src: rl-collectives-left-out
+        fact="nccl-tuning",
+    )
