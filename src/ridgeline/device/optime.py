@@ -1,0 +1,293 @@
+"""One operation on one chip: which law applies, how long it takes, what bounds it and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ridgeline.core import quadrature
+from ridgeline.device import attention, elementwise, gemm, grouped_gemm
+from ridgeline.device.context import STREAM, KernelContext
+from ridgeline.device.rates import find_law, peak_fact, rate_facts, rates_of
+from ridgeline.device.unfused import unfused_parts
+from ridgeline.specs import Calibration, Chip, Law, bytes_per_element
+from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, ComputeOp, Elementwise, Gemm, GroupedGemm
+
+Bound = Literal["compute", "memory", "latency"]
+
+# Formats that run the same kernels share one law.
+LAW_PRECISION: dict[str, str] = {
+    "bf16": "bf16",
+    "fp16": "bf16",
+    "fp8": "fp8",
+    "mxfp8": "fp8",
+    "fp4": "fp4",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+    "int8": "int8",
+    "tf32": "tf32",
+    "fp32": "fp32",
+}
+# Families of attention kernels, the one that a chip's engines would use first.
+PREFERRED_ATTENTION = ("flashinfer", "fa3", "fa2", "compiled", "fa1")
+# Spread that the law of one precision shows on another (log standard deviation).
+_OTHER_PRECISION_SIGMA = 0.15  # src: ridgeline-kernel-laws
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTime:
+    """How long one operation takes.
+
+    `compute_s`, `memory_s`, `launch_s` are the roofs under `time_s`; `bound` is the highest. `limiter` is the id of
+    the figure that would have to improve. `sigma` is the log standard deviation of the law on measured kernels.
+    `model` is the id of the formula, `uses` the facts that it read, `level` how its parameters were come by
+    ("device", "architecture", "universal", "published").
+    """
+
+    time_s: float
+    compute_s: float
+    memory_s: float
+    launch_s: float
+    bound: Bound
+    limiter: str
+    sigma: float
+    model: str
+    uses: tuple[str, ...]
+    level: str
+
+
+def op_time(op: ComputeOp, chip: Chip, calibration: Calibration, context: KernelContext = STREAM) -> OpTime:
+    """Time of `op` on `chip` with the laws of `calibration`.
+
+    Raises `MissingFact` where the chip lacks a peak of that precision, its bandwidth or what a tile law needs, or
+    where the calibration has no law for the operation.
+    """
+    if isinstance(op, Gemm):
+        result = _gemm(op, chip, calibration, context)
+    elif isinstance(op, GroupedGemm):
+        result = _grouped(op, chip, calibration)
+    elif isinstance(op, AttentionPrefill):
+        result = _prefill(op, chip, calibration, context)
+    elif isinstance(op, AttentionDecode):
+        result = _decode(op, chip, calibration, context)
+    else:
+        result = _elementwise(op, chip, calibration, context)
+    if context.host_launch_s <= 0:
+        return result
+    return _host_bound(result, kernels_count(op, context), context)
+
+
+def kernels_count(op: ComputeOp, context: KernelContext = STREAM) -> float:
+    """Kernels that the host issues for `op`."""
+    if isinstance(op, Elementwise):
+        return op.launches_count
+    if isinstance(op, AttentionPrefill):
+        if context.attention == "unfused":
+            return float(len(unfused_parts(op)))
+        return 2.0 if op.backward else 1.0
+    return 1.0
+
+
+def _host_bound(result: OpTime, kernels: float, context: KernelContext) -> OpTime:
+    floor_s = kernels * context.host_launch_s
+    if result.time_s >= floor_s:
+        return result
+    return replace(result, time_s=floor_s, launch_s=floor_s, bound="latency", limiter="host_launch_s")
+
+
+def gemm_law(calibration: Calibration, precision: str) -> tuple[Law, float]:
+    """The law for products in `precision` and the sigma to use: wider where another precision's law stands in."""
+    key = LAW_PRECISION.get(precision, precision)
+    found, law = find_law(calibration, (f"gemm.{key}", "gemm.bf16", "gemm"), f"a law for {precision} products")
+    own = found in (f"gemm.{key}", "gemm")
+    return law, law.sigma if own else quadrature(law.sigma, _OTHER_PRECISION_SIGMA)
+
+
+def product_of(op: Gemm) -> gemm.Product:
+    """Shapes and element bytes of a `Gemm`."""
+    return gemm.Product(
+        op.m,
+        op.n,
+        op.k,
+        op.batch_count,
+        bytes_per_element(op.activation_precision),
+        bytes_per_element(op.weight_precision),
+        bytes_per_element(op.output_precision),
+    )
+
+
+def gemm_times(
+    product: gemm.Product, law: Law, chip: Chip, precision: str, context: KernelContext = STREAM
+) -> gemm.GemmTime:
+    """The array form: times of many products in one precision on one chip, without records."""
+    if "feed_flop_per_byte" in law.parameters:
+        rates = rates_of(chip, precision, "time of a matrix product")
+        return gemm.tiled_gemm_s(
+            product, gemm.tile_law(law), rates, context.weight_copies_count, context.resident_activations
+        )
+    return gemm.systolic_gemm_s(
+        product, gemm.systolic_law(law), chip.peak(precision), chip.need("memory_bandwidth_bytes_per_s")
+    )
+
+
+def _gemm(op: Gemm, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    law, sigma = gemm_law(calibration, op.math_precision)
+    time = gemm_times(product_of(op), law, chip, op.math_precision, context)
+    tiled = "feed_flop_per_byte" in law.parameters
+    limiter = f"{law.fact}.feed_flop_per_byte" if bool(time.feed) else peak_fact(chip, op.math_precision)
+    facts = rate_facts(chip, op.math_precision, tiled=tiled)
+    return _answer(time, chip, law, sigma, "tiled-gemm" if tiled else "systolic-gemm", facts, limiter)
+
+
+def _grouped(op: GroupedGemm, chip: Chip, calibration: Calibration) -> OpTime:
+    key = LAW_PRECISION.get(op.math_precision, op.math_precision)
+    law_key, law = find_law(calibration, (f"moe.{key}", "moe.bf16", "moe"), "a law for expert products")
+    experts = grouped_gemm.Experts(
+        op.rows_count,
+        op.touched_count,
+        op.n,
+        op.k,
+        op.imbalance_frac,
+        bytes_per_element(op.activation_precision),
+        bytes_per_element(op.weight_precision),
+        bytes_per_element(op.output_precision),
+    )
+    peak = chip.peak(op.math_precision, "time of expert products")
+    bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of expert products")
+    time = grouped_gemm.grouped_gemm_s(experts, grouped_gemm.grouped_law(law), peak, bandwidth)
+    sigma = law.sigma if law_key in (f"moe.{key}", "moe") else quadrature(law.sigma, _OTHER_PRECISION_SIGMA)
+    limiter = peak_fact(chip, op.math_precision)
+    facts = rate_facts(chip, op.math_precision, tiled=False)
+    return _answer(time, chip, law, sigma, "grouped-gemm", facts, limiter)
+
+
+def attention_law(calibration: Calibration, phase: str, family: str, precision: str) -> tuple[str, Law]:
+    """Key and law of attention; the family asked for, else the first of `PREFERRED_ATTENTION` that was calibrated."""
+    families = (family,) if family else PREFERRED_ATTENTION
+    key = LAW_PRECISION.get(precision, precision)
+    keys = [name for each in families for name in (f"attention-{phase}.{each}.{key}", f"attention-{phase}.{each}")]
+    return find_law(calibration, keys, f"a law for {phase} attention")
+
+
+def scores_of(op: AttentionPrefill) -> attention.Scores:
+    """Shape of a prefill."""
+    window = float("inf") if op.window_tokens is None else float(op.window_tokens)
+    if op.selected_tokens is not None:
+        window = min(window, float(op.selected_tokens))
+    return attention.Scores(
+        op.batch_count,
+        op.query_tokens,
+        op.key_tokens,
+        op.heads_count,
+        op.kv_heads_count,
+        op.key_dim_count,
+        op.value_dim_count,
+        window,
+        op.causal,
+        bytes_per_element(op.precision),
+    )
+
+
+def _prefill(op: AttentionPrefill, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    if context.attention == "unfused":
+        return _unfused(op, chip, calibration, context)
+    _, law = attention_law(calibration, "prefill", context.attention, op.precision)
+    scores = scores_of(op)
+    if "score_cycles" in law.parameters:
+        tiles = attention.prefill_law(law)
+        rates = rates_of(chip, op.precision, "time of attention")
+        time = attention.prefill_s(scores, tiles, rates)
+        ratios = (tiles.backward_flop_ratio, tiles.backward_rate_ratio, tiles.smooth_count)
+        name, facts = "tiled-attention", rate_facts(chip, op.precision)
+    else:
+        flat = attention.flat_law(law)
+        peak, bandwidth = chip.peak(op.precision), chip.need("memory_bandwidth_bytes_per_s", "time of attention")
+        time = attention.flat_attention_s(
+            attention.attention_flop(scores), attention.attention_bytes(scores), flat, peak, bandwidth
+        )
+        ratios = (flat.backward_flop_ratio, flat.backward_rate_ratio, flat.smooth_count)
+        name, facts = "flat-attention", rate_facts(chip, op.precision, tiled=False)
+    if op.backward:
+        time = attention.backward(time, *ratios)
+    return _answer(time, chip, law, law.sigma, name, facts, peak_fact(chip, op.precision))
+
+
+def _unfused(op: AttentionPrefill, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    parts = [op_time(part, chip, calibration, context) for part in unfused_parts(op)]
+    time_s = sum(part.time_s for part in parts)
+    slowest = max(parts, key=lambda part: part.time_s)
+    return OpTime(
+        time_s=time_s,
+        compute_s=sum(part.compute_s for part in parts),
+        memory_s=sum(part.memory_s for part in parts),
+        launch_s=sum(part.launch_s for part in parts),
+        bound=slowest.bound,
+        limiter=slowest.limiter,
+        sigma=sum(part.time_s * part.sigma for part in parts) / time_s,
+        model="unfused-attention",
+        uses=tuple(dict.fromkeys(fact for part in parts for fact in part.uses)),
+        level=slowest.level,
+    )
+
+
+def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    _, law = attention_law(calibration, "decode", context.attention, op.kv_precision)
+    scores = attention.Scores(
+        op.batch_count, 1.0, op.context_tokens, op.heads_count, op.kv_heads_count, op.key_dim_count, op.value_dim_count
+    )
+    bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of decode attention")
+    if "feed_bytes_per_cycle" in law.parameters:
+        rates = rates_of(chip, op.precision, "time of decode attention")
+        resident = not np.isinf(context.weight_copies_count)
+        time = attention.decode_s(scores, op.bytes, attention.decode_law(law), rates, resident)
+        name, facts = "paged-decode-attention", rate_facts(chip, op.precision)
+    else:
+        flop = attention.attention_flop(scores._replace(causal=False))
+        time = attention.flat_attention_s(flop, op.bytes, attention.flat_law(law), chip.peak(op.precision), bandwidth)
+        name, facts = "flat-attention", rate_facts(chip, op.precision, tiled=False)
+    return _answer(time, chip, law, law.sigma, name, facts, peak_fact(chip, op.precision))
+
+
+def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    _, law = find_law(calibration, ("elementwise",), "a law for element-wise work")
+    bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of element-wise work")
+    cache = (chip.l2_bytes or 0.0) if context.resident_activations else 0.0
+    figures = elementwise.elementwise_law(law, op.kind, context.fused)
+    moved = elementwise.elementwise_s(op.bytes, op.launches_count, figures, bandwidth, cache)
+    compute_s = op.flop / chip.peak("fp32") if op.flop > 0 and chip.has_peak("fp32") else 0.0
+    time = attention.AttentionTime(
+        max(moved.time_s, compute_s + moved.launch_s), compute_s, moved.memory_s, moved.launch_s
+    )
+    facts = (chip.fact_id("memory_bandwidth_bytes_per_s"),)
+    limiter = chip.fact_id("peak_dense_flop_per_s.fp32")
+    return _answer(time, chip, law, law.sigma, "elementwise", facts, limiter)
+
+
+def _answer(
+    time: Any, chip: Chip, law: Law, sigma: float, model: str, facts: tuple[str, ...], compute_limiter: str
+) -> OpTime:
+    roofs: dict[Bound, float] = {
+        "compute": float(time.compute_s),
+        "memory": float(time.memory_s),
+        "latency": float(time.launch_s),
+    }
+    bound = max(roofs, key=roofs.__getitem__)
+    limiters = {
+        "compute": compute_limiter,
+        "memory": chip.fact_id("memory_bandwidth_bytes_per_s"),
+        "latency": f"{law.fact}.launch",
+    }
+    return OpTime(
+        time_s=float(time.time_s),
+        compute_s=roofs["compute"],
+        memory_s=roofs["memory"],
+        launch_s=roofs["latency"],
+        bound=bound,
+        limiter=limiters[bound],
+        sigma=sigma,
+        model=model,
+        uses=(*facts, law.fact),
+        level=law.level,
+    )
