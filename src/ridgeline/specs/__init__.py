@@ -6,6 +6,7 @@ from ridgeline.specs.engine import EngineProfile, Load
 from ridgeline.specs.plan import ServingPlan, TrainingPlan
 from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, bytes_per_element
 from ridgeline.specs.price import Price, Site
+from ridgeline.specs.software import SoftwareProfile
 from ridgeline.specs.system import Host, Link, NetworkLevel, RankGroup, System
 from ridgeline.specs.transformer import (
     Layer,
@@ -39,6 +40,7 @@ __all__ = [
     "ServingPlan",
     "Site",
     "SoftmaxAttention",
+    "SoftwareProfile",
     "Stack",
     "System",
     "TrainingPlan",

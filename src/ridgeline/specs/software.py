@@ -1,0 +1,99 @@
+"""Training software as dated facts: which kernels it has, what it overlaps, how it stores what it keeps.
+
+The generation of the software is an input of first order: the same model on the same machine has moved by 30-60 %
+between releases. A `SoftwareProfile` holds one release of one framework; its values come from
+`catalog/data/software/`, each with its source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ridgeline.core import FrozenMap
+from ridgeline.specs.plan import Recompute, Sharding
+
+LossKernel = Literal["eager", "split", "fused", "in-place", "chunked"]
+StateStyle = Literal["copy", "master-only"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareProfile:
+    """One release of a training framework, as far as it decides time and memory.
+
+    Kernels: `attention` is the family passed to the device laws ("unfused": score matrices go through memory).
+    `fused_*`: whether that chain of element-wise work is one kernel; `fused_kernels`: element-wise work as a whole
+    is compiled or hand-fused (else one kernel an operation). `loss`: "eager" (framework cross entropy in fp32),
+    "split" (vocabulary-parallel, one kernel an operation), "fused" (compiled), "in-place" (one kernel in 16 bit
+    logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout.
+    `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
+
+    State: `gradient_precision` of the buffer ("" follows the compute precision), `reduce_precision` on the wire.
+    `states`: "copy" keeps 16-bit weights beside the optimizer's fp32 master; "master-only" (FSDP) keeps the fp32
+    shard alone and casts on gathering. `moment_bytes` per parameter for both Adam moments.
+
+    Overlap: `tensor_overlap` pipelines tensor-parallel collectives with their GEMMs; `data_overlap` reduces gradients
+    behind the last backward pass; `gather_overlap` gathers updated weights behind the next forward pass;
+    `pipeline_overlap` hides sends of interleaved schedules; `prefetch_layers_count` layers are gathered ahead by
+    full sharding (0: gathered when needed); `context_overlap` hides the exchange of keys and values behind attention.
+    `bucket_bytes` is the size of one gradient bucket. `single_rail`: full sharding moves its traffic without using
+    the links inside a node first, so each device has one network rail to itself and no more.
+
+    Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
+    stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
+    `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes.
+    Conditions: `overlap_slowdown_frac` of the time that compute and communication share; `spread_sigma_frac` between
+    devices of one kind; `real_data_frac` by architecture: rate on real values over rate on the benchmark's.
+    `release_sigma`: how much one configuration has moved between neighbouring releases (log standard deviation).
+    """
+
+    id: str
+    name: str = ""
+    framework: str = ""
+    version: str = ""
+    date: str = ""
+    attention: str = "fa2"
+    fused_kernels: bool = True
+    fused_softmax: bool = True
+    fused_norm: bool = True
+    fused_norm_gradient: bool = True
+    fused_activation: bool = True
+    fused_rope: bool = True
+    fused_dropout_add: bool = True
+    fused_bias_gradient: bool = True
+    fused_cast: bool = True
+    fused_wgrad_accumulation: bool = True
+    fused_permute: bool = True
+    loss: LossKernel = "fused"
+    dropout: bool = False
+    gradient_precision: str = "fp32"
+    reduce_precision: str = "fp32"
+    states: StateStyle = "copy"
+    moment_bytes: float = 8.0  # src: adam-two-fp32-moments
+    sharding: Sharding = "zero1"
+    recompute: Recompute = "none"
+    sequence_parallel: bool = True
+    interleaved: bool = False
+    tensor_overlap: bool = False
+    data_overlap: bool = False
+    gather_overlap: bool = False
+    pipeline_overlap: bool = False
+    prefetch_layers_count: int = 1
+    context_overlap: bool = True
+    deduplicated_dispatch: bool = False
+    single_rail: bool = False
+    bucket_bytes: float = 0.0
+    graphs: bool = False
+    host_launch_s: float = 0.0
+    context_bytes: float = 0.0
+    fragmentation_frac: float = 0.0
+    overlap_slowdown_frac: float = 0.0
+    spread_sigma_frac: float = 0.0
+    real_data_frac: FrozenMap[str, float] = field(default_factory=FrozenMap)
+    release_sigma: float = 0.0
+    facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    assumed: tuple[str, ...] = ()
+
+    def fact_id(self, field_name: str) -> str:
+        """Id of the fact behind a field, for `uses`."""
+        return self.facts.get(field_name, f"{self.id}.{field_name}")

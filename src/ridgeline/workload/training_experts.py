@@ -1,0 +1,108 @@
+"""What a mixture of experts adds to a training layer: routing, permutation, dispatch and combine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline.specs.software import SoftwareProfile
+from ridgeline.workload.ops import Collective, Elementwise, GroupedGemm, Op, Repeated
+from ridgeline.workload.training_shapes import LayerShape, Projection
+
+
+def touched_experts(experts_count: float, rows: float) -> float:
+    """Expected experts with at least one row, for rows spread evenly at random: E (1 - (1 - 1/E)^rows).
+
+    >>> touched_experts(8.0, 0.0), round(touched_experts(8.0, 8.0), 3)
+    (0.0, 5.251)
+    """
+    if experts_count <= 1:
+        return min(1.0, rows) * experts_count
+    missed: float = (1.0 - 1.0 / experts_count) ** rows
+    return experts_count * (1.0 - missed)
+
+
+def copies_per_token(top: float, ranks_count: int, deduplicated: bool) -> float:
+    """Copies of a token that leave for the experts: one for each chosen expert, or one for each device that holds any.
+
+    >>> copies_per_token(8.0, 64, False), round(copies_per_token(8.0, 8, True), 3)
+    (8.0, 5.251)
+    """
+    return touched_experts(float(ranks_count), top) if deduplicated else top
+
+
+def grouped(item: Projection, shape: LayerShape, name: str, out: str, *, transposed: bool = False) -> GroupedGemm:
+    """The experts' GEMM of one device; every device gets as many token-expert pairs as it sends (balanced routing)."""
+    rows = shape.routed_rows * item.active_count
+    precision = shape.gemm_precision(item.role)
+    n, k = (item.inputs_count, item.outputs_count) if transposed else (item.outputs_count, item.inputs_count)
+    return GroupedGemm(
+        name=name,
+        rows_count=rows,
+        experts_count=item.experts_count,
+        touched_count=touched_experts(item.experts_count, rows),
+        n=n,
+        k=k,
+        math_precision=precision,
+        weight_precision=precision,
+        activation_precision=precision,
+        output_precision=out,
+    )
+
+
+def routing_forward(
+    hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
+) -> list[Repeated]:
+    """Sorting tokens by expert, the exchange with the experts' devices, and the weighted sum on the way back."""
+    top = _chosen(items)
+    if top <= 0:
+        return []
+    return [Repeated(op=op) for op in _routing(hidden, top, shape, software, "")]
+
+
+def routing_backward(
+    hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
+) -> list[Repeated]:
+    """The same way for gradients: each permutation and exchange has its mirror."""
+    top = _chosen(items)
+    if top <= 0:
+        return []
+    return [Repeated(op=op) for op in _routing(hidden, top, shape, software, " backward")]
+
+
+def _chosen(items: Sequence[Projection]) -> float:
+    """Experts of each token (0 in a dense layer)."""
+    return max((item.active_count for item in items if item.role == "expert"), default=0.0)
+
+
+def _routing(hidden: int, top: float, shape: LayerShape, software: SoftwareProfile, suffix: str) -> list[Op]:
+    """Permutation: rows written out by expert (read, write), sorted again on arrival where experts are spread (read,
+    write), and back; the sum reads each copy and writes a token. Fused permutation sorts while it sends and receives.
+    """
+    wide = shape.stream_bytes
+    rows = shape.routed_rows * top
+    scores = sum_scores(shape.routed_rows)
+    sorts = 2.0 if shape.expert_count > 1 and not software.fused_permute else 1.0
+    moved = sorts * 2 * (2 * rows * hidden * wide) + shape.routed_rows * hidden * wide
+    ops: list[Op] = [
+        Elementwise(name=f"routing{suffix}", kind="softmax", bytes=scores, launches_count=_ROUTING_LAUNCHES),
+        Elementwise(name=f"permutation{suffix}", kind="other", bytes=moved, launches_count=2 * sorts),
+    ]
+    if shape.expert_count > 1:
+        copies = copies_per_token(top, shape.expert_count, software.deduplicated_dispatch)
+        size = shape.routed_rows * copies * hidden * wide
+        for way in ("dispatch", "combine"):
+            ops.append(
+                Collective(
+                    name=f"expert {way}{suffix}", kind="all_to_all", message_bytes=size, group=shape.expert_group
+                )
+            )
+    return ops
+
+
+_ROUTING_LAUNCHES = 6.0  # src: megatron-core-router (softmax, top-k, scatter, two counts, auxiliary loss)
+_SCORE_BYTES = 64.0  # src: megatron-core-router (few fp32 values a token for each of these kernels)
+
+
+def sum_scores(rows: float) -> float:
+    """Bytes that routing kernels move for `rows` tokens: a few fp32 values each."""
+    return rows * _SCORE_BYTES

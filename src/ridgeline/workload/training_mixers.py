@@ -1,0 +1,162 @@
+"""Attention scores and recurrences of a layer in training, forward and backward, fused or through memory."""
+
+from __future__ import annotations
+
+from ridgeline.specs import Layer, Recurrence, SoftmaxAttention
+from ridgeline.specs.software import SoftwareProfile
+from ridgeline.workload.ops import AttentionPrefill, Collective, Elementwise, Gemm, Op, Repeated
+from ridgeline.workload.training_shapes import LayerShape, heads_on_device, keys_of
+
+_MASK_BYTES = 1.0  # one byte an element, as frameworks store a dropout mask
+
+
+def mixer_forward(layer: Layer, shape: LayerShape, software: SoftwareProfile) -> list[Repeated]:
+    """Scores and scans of one layer on one device."""
+    ops: list[Op] = []
+    for mixer in layer.mixers:
+        if isinstance(mixer, Recurrence):
+            ops.append(_scan(mixer, shape, 1.0))
+            continue
+        ops += _indexer(mixer, shape)
+        ops += _unfused_forward(mixer, shape, software) if _unfused(software) else [_fused(mixer, shape, False)]
+    return [Repeated(op=op) for op in ops]
+
+
+def mixer_backward(layer: Layer, shape: LayerShape, software: SoftwareProfile) -> list[Repeated]:
+    """Gradients of the scores and scans of one layer on one device."""
+    ops: list[Op] = []
+    for mixer in layer.mixers:
+        if isinstance(mixer, Recurrence):
+            ops.append(_scan(mixer, shape, 2.0))
+            continue
+        ops += _unfused_backward(mixer, shape, software) if _unfused(software) else [_fused(mixer, shape, True)]
+    return [Repeated(op=op) for op in ops]
+
+
+def context_exchange(layer: Layer, shape: LayerShape, *, backward: bool) -> list[Repeated]:
+    """Keys and values that context-parallel ranks pass around, in all-gather form (a ring moves the same bytes).
+
+    Backward they are passed around again, and their gradients are summed on the way back (reduce-scatter form).
+    """
+    if shape.context_count == 1:
+        return []
+    count = 0.0
+    for mixer in layer.mixers:
+        if isinstance(mixer, SoftmaxAttention) and not mixer.cross:
+            _, kv_heads = heads_on_device(mixer, shape)
+            count += kv_heads * (mixer.key_dim_count + mixer.value_dim_count)
+    size = shape.sequences_count * shape.sequence_tokens * count * shape.stream_bytes
+    if size <= 0:
+        return []
+    gather = Collective(name="context gather", kind="all_gather", message_bytes=size, group=shape.context_group)
+    scatter = Collective(name="context scatter", kind="reduce_scatter", message_bytes=size, group=shape.context_group)
+    return [Repeated(op=op) for op in ((gather, scatter) if backward else (gather,))]
+
+
+def _unfused(software: SoftwareProfile) -> bool:
+    return software.attention == "unfused"
+
+
+def _fused(mixer: SoftmaxAttention, shape: LayerShape, backward: bool) -> AttentionPrefill:
+    heads, kv_heads = heads_on_device(mixer, shape)
+    return AttentionPrefill(
+        name="scores backward" if backward else "scores",
+        batch_count=shape.sequences_count,
+        query_tokens=shape.query_tokens,
+        key_tokens=keys_of(mixer, shape),
+        heads_count=heads,
+        kv_heads_count=kv_heads,
+        key_dim_count=mixer.key_dim_count,
+        value_dim_count=mixer.value_dim_count,
+        causal=mixer.causal and not mixer.cross,
+        window_tokens=mixer.window_tokens,
+        selected_tokens=mixer.selected_tokens,
+        backward=backward,
+        precision=shape.stream_precision,
+    )
+
+
+def _indexer(mixer: SoftmaxAttention, shape: LayerShape) -> list[Op]:
+    if not mixer.indexer_per_key_flop:
+        return []
+    depth = mixer.indexer_per_key_flop / 2
+    return [_product("indexer", shape.sequences_count, shape.query_tokens, keys_of(mixer, shape), depth, shape)]
+
+
+def _scan(mixer: Recurrence, shape: LayerShape, times: float) -> Elementwise:
+    rows = times * shape.rows / shape.tensor_count
+    moved = rows * mixer.elementwise_per_token_count * shape.stream_bytes
+    return Elementwise(name="scan", kind="scan", bytes=moved, launches_count=times, flop=rows * mixer.per_token_flop)
+
+
+def _product(name: str, batch: float, m: float, n: float, k: float, shape: LayerShape) -> Gemm:
+    wide = shape.stream_precision
+    return Gemm(
+        name=name,
+        m=m,
+        n=n,
+        k=k,
+        batch_count=batch,
+        math_precision=wide,
+        weight_precision=wide,
+        activation_precision=wide,
+        output_precision=wide,
+    )
+
+
+def _scores_count(mixer: SoftmaxAttention, shape: LayerShape) -> tuple[float, float, float]:
+    """Batched heads, keys (the whole square: masking saves nothing here) and score elements on this device."""
+    heads, _ = heads_on_device(mixer, shape)
+    batch = shape.sequences_count * heads
+    keys = shape.cross_tokens if mixer.cross else shape.sequence_tokens
+    return batch, keys, batch * shape.query_tokens * keys
+
+
+def _unfused_forward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:
+    """Scores, softmax, dropout, weighted sum, each through memory.
+
+    Softmax with scale and mask in one kernel reads and writes each score once; without, the scale (read, write), the
+    mask (read, write), the softmax in fp32 (read, write) and the cast back do. Dropout reads and writes each score
+    and writes its mask. The result is brought back from head-major order (read, write).
+    """
+    batch, keys, scores = _scores_count(mixer, shape)
+    wide = shape.stream_bytes
+    softmax = 2 * wide if software.fused_softmax else _EAGER_SOFTMAX_ACCESSES * wide
+    ops: list[Op] = [
+        _product("scores", batch, shape.query_tokens, keys, mixer.key_dim_count, shape),
+        Elementwise(name="softmax", kind="softmax", bytes=scores * softmax),
+    ]
+    if software.dropout:
+        moved = scores * (2 * wide + _MASK_BYTES)
+        ops.append(Elementwise(name="attention dropout", kind="dropout", bytes=moved))
+    out = batch * shape.query_tokens * mixer.value_dim_count * 2 * wide
+    ops.append(_product("weighted values", batch, shape.query_tokens, mixer.value_dim_count, keys, shape))
+    ops.append(Elementwise(name="head order", kind="other", bytes=out))
+    return ops
+
+
+# scale 2, mask 2, softmax in fp32 (read 1, write 2), cast back (read 2, write 1), in units of one 16-bit access
+_EAGER_SOFTMAX_ACCESSES = 10.0  # src: pytorch-eager-softmax-accesses
+
+
+def _unfused_backward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:
+    """Four batched products, gradients of dropout (read, mask, write) and softmax (two reads, one write).
+
+    Gradients of queries, keys and values are put back in token-major order (read, write).
+    """
+    batch, keys, scores = _scores_count(mixer, shape)
+    wide, queries = shape.stream_bytes, shape.query_tokens
+    softmax = 3 * wide if software.fused_softmax else _EAGER_SOFTMAX_ACCESSES * wide  # src: softmax-gradient-accesses
+    ops: list[Op] = [
+        _product("scores by values", batch, queries, keys, mixer.value_dim_count, shape),
+        _product("value gradient", batch, keys, mixer.value_dim_count, queries, shape),
+        _product("query gradient", batch, queries, mixer.key_dim_count, keys, shape),
+        _product("key gradient", batch, keys, mixer.key_dim_count, queries, shape),
+        Elementwise(name="softmax backward", kind="softmax", bytes=scores * softmax),
+    ]
+    if software.dropout:
+        moved = scores * (2 * wide + _MASK_BYTES)
+        ops.append(Elementwise(name="attention dropout backward", kind="dropout", bytes=moved))
+    out = batch * (queries * mixer.key_dim_count + keys * (mixer.key_dim_count + mixer.value_dim_count)) * 2 * wide
+    ops.append(Elementwise(name="head order backward", kind="other", bytes=out))
+    return ops

@@ -1,0 +1,174 @@
+"""Element-wise traffic of a training layer on one device: which tensors each chain of small operations touches.
+
+Every figure is a count of reads and writes of tensors, by kernel, in elements per token; a fused chain touches its
+inputs and its output once, an unfused one touches every intermediate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline.specs import Layer, SoftmaxAttention
+from ridgeline.specs.software import SoftwareProfile
+from ridgeline.workload.ops import Elementwise, ElementwiseKind, Repeated
+from ridgeline.workload.training_shapes import LayerShape, Projection, branches_count, heads_on_device
+
+_MASK_BYTES = 1.0  # one byte an element, as frameworks store a dropout mask
+# Norm without fusion, in 16-bit accesses: to fp32 (1+2), square (2+2), mean (2), scale (2+2), back (2+1), weight (1+1)
+_EAGER_NORM_ACCESSES = 18.0  # src: huggingface-eager-rmsnorm
+# Rotation without fusion: negate-and-join (1+1), times cosine (1+1), times sine (1+1), add (2+1)
+_EAGER_ROPE_ACCESSES = 9.0  # src: huggingface-eager-rope
+_FUSED_GATED_ACCESSES = 3.0  # src: gated-activation-accesses (both branches read, product written)
+_EAGER_GATED_ACCESSES = 5.0  # src: gated-activation-accesses (non-linearity 1+1, product 2+1)
+_GATED_GRADIENT_ACCESSES = 5.0  # src: gated-activation-accesses (gradient, both branches read; two written)
+_EAGER_GATED_GRADIENT_ACCESSES = 9.0  # src: gated-activation-accesses (product 3+2, non-linearity 2+1, recompute 1)
+_GRADIENT_ACCESSES = 3.0  # src: chain-rule-accesses (gradient and saved input read, gradient written)
+_RESIDUAL_ACCESSES = 3.0  # src: residual-accesses (two read, one written)
+
+
+def stream_forward(
+    layer: Layer, hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
+) -> list[Repeated]:
+    """Norms, residuals, activation and rotation of one layer."""
+    wide, rows = shape.stream_bytes, shape.residual_rows
+    norm = 2.0 if software.fused_norm else _EAGER_NORM_ACCESSES
+    gated = _FUSED_GATED_ACCESSES if software.fused_activation else _EAGER_GATED_ACCESSES
+    activation = gated if layer.gated else 2.0
+    rope = 2.0 if software.fused_rope else _EAGER_ROPE_ACCESSES
+    branches = branches_count(items)
+    biased = any(item.bias_count > 0 and item.split == "row" for item in items)
+    return _kept(
+        _op("norms", "norm", rows * layer.norms_count * hidden * norm * wide, layer.norms_count),
+        _op("residuals", "residual", rows * branches * hidden * _residual_bytes(software, wide, biased), branches),
+        _op("activation", "activation", _activated(layer, shape) * activation * wide, 1.0),
+        _op("rotation", "rope", _rotated(layer, shape) * rope * wide, 1.0 if software.fused_rope else 2.0),
+    )
+
+
+def stream_backward(
+    layer: Layer, hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
+) -> list[Repeated]:
+    """Gradients of norms, residuals, activation and rotation of one layer, and of its biases.
+
+    A norm reads the gradient and its input and writes a gradient; that of its weight needs both again unless one
+    kernel makes the two. Gradients of the two ways around a branch are summed where they meet.
+    """
+    wide, rows = shape.stream_bytes, shape.residual_rows
+    norm = _GRADIENT_ACCESSES + (0.0 if software.fused_norm_gradient else 2.0)
+    if not software.fused_norm:
+        norm = 2 * _EAGER_NORM_ACCESSES
+    gated = _GATED_GRADIENT_ACCESSES if software.fused_activation else _EAGER_GATED_GRADIENT_ACCESSES
+    activation = gated if layer.gated else _GRADIENT_ACCESSES
+    rope = 2.0 if software.fused_rope else _EAGER_ROPE_ACCESSES
+    branches = branches_count(items)
+    dropout = rows * branches * hidden * (2 * wide + _MASK_BYTES) if software.dropout else 0.0
+    bias = 0.0
+    if not software.fused_bias_gradient:
+        bias = sum(shape.rows * item.bias_count * item.active_count * wide for item in items)
+    return _kept(
+        _op("norms backward", "norm", rows * layer.norms_count * hidden * norm * wide, layer.norms_count),
+        _op("residuals backward", "residual", rows * branches * hidden * _RESIDUAL_ACCESSES * wide, branches),
+        _op("dropout backward", "dropout", dropout, branches),
+        _op("activation backward", "activation", _activated(layer, shape) * activation * wide, 1.0),
+        _op("rotation backward", "rope", _rotated(layer, shape) * rope * wide, 1.0),
+        _op("bias gradients", "other", bias, len(items)),
+    )
+
+
+def cast_forward(items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile) -> list[Repeated]:
+    """Inputs of narrow GEMMs, quantised in both orientations (weight gradients contract the other axis).
+
+    Where the norm before a projection quantises its own result, the wide result is never written: two narrow ones
+    take its place and nothing is added for 8 bits.
+    """
+    if not shape.narrow_bytes:
+        return []
+    moved, launches = 0.0, 0.0
+    for item in items:
+        if shape.gemm_precision(item.role) != shape.precision:
+            continue
+        fed_by_norm = item.split == "column" and software.fused_cast
+        each = max(0.0, 2 * shape.narrow_bytes - shape.stream_bytes) if fed_by_norm else _cast_bytes(shape)
+        moved += rows_of(item, shape) * item.inputs_count * each
+        launches += 0.0 if fed_by_norm else 1.0
+    return _kept(_op("casts", "cast", moved, launches))
+
+
+def cast_backward(items: Sequence[Projection], shape: LayerShape) -> list[Repeated]:
+    """Gradients that enter narrow GEMMs, quantised in both orientations."""
+    if not shape.narrow_bytes:
+        return []
+    narrow = [item for item in items if shape.gemm_precision(item.role) == shape.precision]
+    moved = sum(rows_of(item, shape) * item.outputs_count for item in narrow) * _cast_bytes(shape)
+    return _kept(_op("casts backward", "cast", moved, len(narrow)))
+
+
+def cast_weights(items: Sequence[Projection], shape: LayerShape) -> list[Repeated]:
+    """Weights of narrow GEMMs, quantised once a step in both orientations."""
+    if not shape.narrow_bytes:
+        return []
+    narrow = [item for item in items if shape.gemm_precision(item.role) == shape.precision]
+    return _kept(_op("weight casts", "cast", sum(i.weights_count for i in narrow) * _cast_bytes(shape), len(narrow)))
+
+
+def accumulate(items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile) -> list[Repeated]:
+    """Weight gradients of one micro-batch added to the buffer.
+
+    A GEMM that adds reads the buffer once (its write is counted with it); a separate kernel reads gradient and
+    buffer and writes the buffer. Full sharding with a master shard alone keeps no whole buffer.
+    """
+    if software.states == "master-only":
+        return []
+    kept = buffer_bytes(shape, software)
+    each = kept if software.fused_wgrad_accumulation else shape.stream_bytes + 2 * kept
+    count = sum(item.weights_count for item in items) * shape.trainable_frac
+    return _kept(_op("gradient accumulation", "accumulate", count * each, len(items)))
+
+
+def buffer_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes of one element of the gradient buffer."""
+    return {"": shape.stream_bytes, "fp32": 4.0, "bf16": 2.0, "fp16": 2.0}[software.gradient_precision]  # src: ieee-754
+
+
+def rows_of(item: Projection, shape: LayerShape) -> float:
+    """Rows that go through a projection on one device."""
+    if item.role == "expert":
+        return shape.routed_rows * item.active_count
+    if item.role == "router":
+        return shape.routed_rows * item.rows_per_token
+    return shape.rows * item.rows_per_token
+
+
+def _cast_bytes(shape: LayerShape) -> float:
+    return shape.stream_bytes + 2 * shape.narrow_bytes
+
+
+def _residual_bytes(software: SoftwareProfile, wide: float, biased: bool) -> float:
+    """Bytes an element of one branch's way into the stream: bias, dropout and addition, fused or one by one."""
+    added = _RESIDUAL_ACCESSES * wide + (_MASK_BYTES if software.dropout else 0.0)
+    if software.fused_dropout_add:
+        return added
+    return added + (2 * wide if software.dropout else 0.0) + (2 * wide if biased else 0.0)
+
+
+def _activated(layer: Layer, shape: LayerShape) -> float:
+    return shape.rows / shape.tensor_count * layer.activation_count
+
+
+def _rotated(layer: Layer, shape: LayerShape) -> float:
+    if not layer.rope:
+        return 0.0
+    count = 0.0
+    for mixer in layer.mixers:
+        if isinstance(mixer, SoftmaxAttention):
+            heads, kv_heads = heads_on_device(mixer, shape)
+            count += (heads + kv_heads) * mixer.key_dim_count
+    return shape.rows * count
+
+
+def _op(name: str, kind: ElementwiseKind, moved: float, launches: float) -> Repeated:
+    return Repeated(op=Elementwise(name=name, kind=kind, bytes=moved, launches_count=launches))
+
+
+def _kept(*ops: Repeated) -> list[Repeated]:
+    return [item for item in ops if isinstance(item.op, Elementwise) and item.op.bytes > 0]
