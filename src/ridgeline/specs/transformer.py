@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ridgeline.core import FrozenMap
+from ridgeline.specs.precision import bytes_per_element
 
 Role = Literal["attention", "mixer", "mlp", "expert", "shared-expert", "router", "head", "embedding", "other"]
 Split = Literal["column", "row", "replicated"]
@@ -65,6 +66,10 @@ class SoftmaxAttention:
     `window_tokens` None: full attention; otherwise each token sees that many last tokens, itself included.
     `selected_tokens`: sparse attention reads only so many keys a query (indexer costs are `Linear`s and
     `indexer_per_key_flop`). `latent`: decode runs in the compressed space, as one key head of `latent_dim`.
+    `stride_tokens`: one key is kept for so many tokens (compressed attention; `selected_tokens` and the cached
+    elements are then counted in such keys). `indexer_cached_per_key_bytes`: what a sparse-attention indexer keeps
+    beside each key, in its own format whatever the cache's precision. `rows_per_token` differs from 1 where the
+    layer works on fewer rows than the stack has tokens (later stages of a pyramid).
     """
 
     heads_count: int
@@ -78,14 +83,23 @@ class SoftmaxAttention:
     indexer_per_key_flop: float = 0.0
     latent_dim_count: int | None = None
     cross: bool = False
+    stride_tokens: int = 1
+    indexer_cached_per_key_bytes: float = 0.0
+    rows_per_token: float = 1.0
+
+    def cached_bytes_per_token(self, kv_precision: str) -> float:
+        """Bytes that one token adds to the cache while it grows: elements in `kv_precision` and the indexer's own."""
+        elements = self.cached_per_token_count * bytes_per_element(kv_precision)
+        return (elements + self.indexer_cached_per_key_bytes) / self.stride_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
     """A state-space or linear-attention scan: constant state, work linear in tokens.
 
-    `state_per_sequence_count` elements are kept for each sequence in serving (SSM state and convolution tail),
-    at `state_precision`. `per_token_flop` is the scan without its projections.
+    `state_per_sequence_count` elements are kept for each sequence in serving at `state_precision` (the recurrent
+    state), and `tail_per_sequence_count` at `tail_precision` (the last inputs of the short convolution).
+    `per_token_flop` is the scan and the convolution without the projections.
     """
 
     kind: str
@@ -93,6 +107,14 @@ class Recurrence:
     per_token_flop: float
     state_precision: str = "fp32"
     elementwise_per_token_count: float = 0.0
+    tail_per_sequence_count: int = 0
+    tail_precision: str = "bf16"
+
+    @property
+    def state_per_sequence_bytes(self) -> float:
+        """Bytes kept for each sequence: state and convolution tail."""
+        state = self.state_per_sequence_count * bytes_per_element(self.state_precision)
+        return state + self.tail_per_sequence_count * bytes_per_element(self.tail_precision)
 
 
 Mixer = SoftmaxAttention | Recurrence
