@@ -355,6 +355,7 @@ _COMPILERS: dict[str, Callable[[Any, str], Record]] = {
     "systems": _system,
     "prices": _price,
     "tariffs": _free,
+    "assumptions": _free,
     "models": _model,
     "engines": _free,
     "software": _free,

@@ -20,6 +20,7 @@ RECORD_KINDS = (
     "systems",
     "prices",
     "tariffs",
+    "assumptions",
     "models",
     "engines",
     "software",

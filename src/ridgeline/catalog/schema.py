@@ -261,7 +261,7 @@ class EfficiencyIn(RecordIn):
 
 
 class FreeIn(RecordIn):
-    """Engines, software and tariffs: facts with free keys; `dim` makes a value a quantity in SI."""
+    """Engines, software, tariffs and assumptions: facts with free keys; `dim` makes a value a quantity in SI."""
 
     version: str = ""
     date: DateText = ""
@@ -301,6 +301,7 @@ SCHEMAS: dict[str, type[Strict]] = {
     "systems": SystemIn,
     "prices": PriceIn,
     "tariffs": FreeIn,
+    "assumptions": FreeIn,
     "models": ModelIn,
     "engines": FreeIn,
     "software": FreeIn,

@@ -29,16 +29,17 @@ class Quote:
         return self.price.fact
 
 
-def newest_quotes(prices: Sequence[Price]) -> dict[str, Quote]:
+def newest_quotes(prices: Sequence[Price], system_id: str = "") -> dict[str, Quote]:
     """One quote for each kind that `prices` has.
 
-    Of each provider only the newest price counts. Of the providers the middle one is taken (the lower of two), so
+    Prices of `system_id` itself go before prices of its device elsewhere. Of each provider only the newest price counts. Of the providers the middle one is taken (the lower of two), so
     that one odd offer does not decide; the interval runs from the cheapest to the dearest, and over the range that
     a source gives for its own price.
     """
     kinds: dict[str, dict[str, Price]] = {}
+    known_kinds = {price.kind for price in prices if price.system == system_id and _amount(price) is not None}
     for price in prices:
-        if _amount(price) is None:
+        if _amount(price) is None or (price.kind in known_kinds and price.system != system_id):
             continue
         newest = kinds.setdefault(price.kind, {})
         known = newest.get(price.provider)

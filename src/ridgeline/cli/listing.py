@@ -1,0 +1,32 @@
+"""List the ids of a kind: devices, links, systems, models, prices, engines, software, sources..."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ridgeline.cli.options import CatalogOption, JsonOption, OutOption
+
+
+def command(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="systems, devices, links, models, prices, sources...")],
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+    out: OutOption = None,
+) -> None:
+    """Print id, name and aliases."""
+    from ridgeline.cli.output import sink
+
+    with sink(out, as_json) as target:
+        from ridgeline.catalog import load_catalog
+        from ridgeline.scenario.lookup import list_records
+
+        listed = list_records(load_catalog(catalog or ()), kind)
+
+        def text() -> list[object]:
+            from ridgeline.report import list_report
+
+            return list_report(listed)
+
+        target.emit(lambda: listed, text)

@@ -1,0 +1,32 @@
+"""Estimate a serving system in detail: latency, throughput, memory and money on each candidate, part by part."""
+
+from __future__ import annotations
+
+from ridgeline.cli.options import CatalogOption, JsonOption, OutOption, ScenarioArgument, SetOption
+
+
+def command(
+    scenario: ScenarioArgument,
+    sets: SetOption = None,
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+    out: OutOption = None,
+) -> None:
+    """As `plan`, for a scenario with workload.serve, with whole trees for every row."""
+    from ridgeline.cli.output import progress, sink
+
+    with sink(out, as_json) as target:
+        from ridgeline.catalog import load_catalog
+        from ridgeline.scenario import load_scenario, plan, require_kind
+
+        loaded = load_scenario(scenario, sets or (), catalog=load_catalog(catalog or ()))
+        require_kind(loaded, "serve")
+        answer = plan(loaded, progress=progress)
+        progress("")
+
+        def text() -> list[object]:
+            from ridgeline.report import detail_report
+
+            return detail_report(answer)
+
+        target.emit(answer.to_dict, text)
