@@ -30,7 +30,8 @@ class SoftwareProfile:
 
     State: `gradient_precision` of the buffer ("" follows the compute precision), `reduce_precision` on the wire.
     `states`: "copy" keeps 16-bit weights beside the optimizer's fp32 master; "master-only" (FSDP) keeps the fp32
-    shard alone and casts on gathering. `moment_bytes` per parameter for both Adam moments.
+    shard alone and casts on gathering. `master_bytes` (0: pure 16-bit training) and `moment_bytes` (both Adam
+    moments) per parameter. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone (both orientations).
 
     Overlap: `tensor_overlap` pipelines tensor-parallel collectives with their GEMMs; `data_overlap` reduces gradients
     behind the last backward pass; `gather_overlap` gathers updated weights behind the next forward pass;
@@ -69,7 +70,9 @@ class SoftwareProfile:
     gradient_precision: str = "fp32"
     reduce_precision: str = "fp32"
     states: StateStyle = "copy"
+    master_bytes: float = 4.0  # src: adam-fp32-master
     moment_bytes: float = 8.0  # src: adam-two-fp32-moments
+    narrow_weights: bool = False
     sharding: Sharding = "zero1"
     recompute: Recompute = "none"
     sequence_parallel: bool = True

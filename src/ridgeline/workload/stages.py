@@ -1,0 +1,120 @@
+"""How a pipeline deals the layers of a model to its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ridgeline.specs import Layer, Stack, TrainingPlan, Transformer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerShare:
+    """`count` times the same layer of one stack on one stage; `hidden` is the width of its stream."""
+
+    layer: Layer
+    hidden: int
+    count: float
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What one pipeline stage holds. Stacks beside the main one run on the first stage."""
+
+    index: int
+    shares: tuple[LayerShare, ...]
+    embedding: bool
+    head: bool
+
+    @property
+    def layers_count(self) -> float:
+        """Layers of all stacks."""
+        return sum(share.count for share in self.shares)
+
+
+def divides(layers_count: int, chunks_count: int) -> bool:
+    """Whether layers spread evenly over `chunks_count` virtual stages, plainly or with embedding and head as one each.
+
+    >>> divides(96, 32), divides(126, 32), divides(126, 16), divides(90, 16)
+    (True, True, True, False)
+    """
+    return layers_count % chunks_count == 0 or (layers_count + 2) % chunks_count == 0
+
+
+def counts(layers_count: int, chunks_count: int) -> list[int]:
+    """Layers of each virtual stage. Where only layers plus embedding and head divide, the two ends hold one less.
+
+    What divides neither way is dealt as evenly as it goes, the surplus to the middle.
+
+    >>> counts(8, 4), counts(6, 4), counts(7, 4)
+    ([2, 2, 2, 2], [1, 2, 2, 1], [2, 2, 2, 1])
+    """
+    if layers_count % chunks_count and (layers_count + 2) % chunks_count == 0:
+        each = (layers_count + 2) // chunks_count
+        dealt = [each] * chunks_count
+        dealt[0] -= 1
+        dealt[-1] -= 1
+        return dealt
+    base, extra = divmod(layers_count, chunks_count)
+    return [base + (1 if index < extra else 0) for index in range(chunks_count)]
+
+
+@lru_cache(maxsize=512)
+def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1) -> tuple[Stage, ...]:
+    """The stages of a pipeline: contiguous layers, or, interleaved, every `pipeline_count`-th of the virtual ones.
+
+    The first stage has the embedding (and other stacks), the last has the head.
+    """
+    chunks = pipeline_count * interleave_count
+    dealt = counts(model.main.layers_count, chunks)
+    starts = [sum(dealt[:index]) for index in range(chunks)]
+    found = []
+    for index in range(pipeline_count):
+        held: dict[Layer, float] = {}
+        for turn in range(interleave_count):
+            chunk = turn * pipeline_count + index
+            for layer, count in _slice(model.main, starts[chunk], dealt[chunk]):
+                held[layer] = held.get(layer, 0.0) + count
+        shares = [
+            LayerShare(layer=layer, hidden=model.main.hidden_count, count=count, stack=model.main)
+            for layer, count in held.items()
+        ]
+        if index == 0:
+            for stack in model.others:
+                shares += [
+                    LayerShare(layer=run.layer, hidden=stack.hidden_count, count=float(run.repeat_count), stack=stack)
+                    for run in stack.runs
+                ]
+        found.append(Stage(index=index, shares=tuple(shares), embedding=index == 0, head=index == pipeline_count - 1))
+    return tuple(found)
+
+
+def stages_of(model: Transformer, plan: TrainingPlan) -> tuple[Stage, ...]:
+    """The stages of `plan`."""
+    return stages(model, plan.pipeline_count, plan.interleave_count)
+
+
+def stack_tokens(model: Transformer, stack: Stack, sequence_tokens: int) -> float:
+    """Tokens of one sequence in a stack: the main stack's sequence, or a tower's fixed length where it has one."""
+    if stack is model.main and stack.role == "decoder":
+        return float(sequence_tokens)
+    if stack is model.main:
+        return float(model.encoder_tokens or sequence_tokens)
+    return float(model.encoder_tokens or sequence_tokens)
+
+
+def cross_tokens(model: Transformer, sequence_tokens: int) -> float:
+    """Tokens that cross-attention of the main stack looks at."""
+    return float(model.encoder_tokens or sequence_tokens) if model.others else 0.0
+
+
+def _slice(stack: Stack, start: int, count: int) -> Iterator[tuple[Layer, int]]:
+    """Layers `start` up to `start + count` of a stack, by run."""
+    at = 0
+    for run in stack.runs:
+        taken = min(at + run.repeat_count, start + count) - max(at, start)
+        if taken > 0:
+            yield run.layer, taken
+        at += run.repeat_count
