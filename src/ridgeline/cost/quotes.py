@@ -32,9 +32,9 @@ class Quote:
 def newest_quotes(prices: Sequence[Price], system_id: str = "") -> dict[str, Quote]:
     """One quote for each kind that `prices` has.
 
-    Prices of `system_id` itself go before prices of its device elsewhere. Of each provider only the newest price counts. Of the providers the middle one is taken (the lower of two), so
-    that one odd offer does not decide; the interval runs from the cheapest to the dearest, and over the range that
-    a source gives for its own price.
+    Prices of `system_id` itself go before prices of its device elsewhere. Of each provider only the newest price
+    counts. Of the providers the middle one is taken (the lower of two), so that one odd offer does not decide; the
+    interval runs from the cheapest to the dearest, and over the range that a source gives for its own price.
     """
     kinds: dict[str, dict[str, Price]] = {}
     known_kinds = {price.kind for price in prices if price.system == system_id and _amount(price) is not None}

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from ridgeline.catalog import Catalog
 from ridgeline.errors import IntakeError, RidgelineError, ScenarioError, UnitError
 from ridgeline.intake import load_model
-from ridgeline.scenario.problems import fail, messages, place
-from ridgeline.scenario.reading import read_mapping
+from ridgeline.scenario.checking import read_scenario
+from ridgeline.scenario.problems import fail, place
 from ridgeline.scenario.schema import CandidateFile, ScenarioFile
 from ridgeline.scenario.settings import Path as KeyPath
-from ridgeline.scenario.settings import apply_settings
 from ridgeline.scenario.sizes import expand
 from ridgeline.specs import Price, Site, System, Transformer
 
@@ -51,28 +48,6 @@ class Scenario:
     def place(self, *path: str | int) -> str:
         """File and key path for a message about the value at `path`."""
         return place(self.where, path, self.set_paths)
-
-
-def read_scenario(
-    source: str | Path | Mapping[str, Any], sets: Sequence[str] = ()
-) -> tuple[ScenarioFile, str, Path, tuple[KeyPath, ...]]:
-    """The file as checked by the schema, its name for messages, its folder, and the paths that `--set` gave.
-
-    No catalogue is read: whatever is wrong with the file itself is said at once, all of it.
-    """
-    if isinstance(source, Mapping):
-        data, where, folder = dict(source), "scenario", Path.cwd()
-    else:
-        data, where, folder = read_mapping(source), str(source), Path(source).resolve().parent
-    changed, set_paths = apply_settings(data, sets, ScenarioFile)
-    try:
-        file = ScenarioFile.model_validate(_without_nulls(changed))
-    except ValidationError as error:
-        raise fail(messages(error, where, set_paths)) from None
-    problems = list(_contradictions(file, where, tuple(set_paths)))
-    if problems:
-        raise fail(problems)
-    return file, where, folder, tuple(set_paths)
 
 
 def load_scenario(source: str | Path | Mapping[str, Any], sets: Sequence[str] = (), *, catalog: Catalog) -> Scenario:
@@ -184,41 +159,3 @@ def _site(file: ScenarioFile) -> Site:
         pue_frac=site.pue if site.pue is not None else 1.0,
         carbon_kg_co2e_per_j=site.carbon,
     )
-
-
-def _contradictions(file: ScenarioFile, where: str, set_paths: tuple[KeyPath, ...]) -> list[str]:
-    """What is wrong between fields that are each right."""
-    found = []
-    workload = file.workload
-    spot = place(where, ("workload",), set_paths)
-    if workload.train is None and workload.serve is None:
-        found.append(f"{spot}: has neither `train` nor `serve`; give one of them")
-    if workload.train is not None and workload.serve is not None:
-        found.append(f"{spot}: has both `train` and `serve`; a scenario has one of them")
-    if workload.train is not None:
-        train = workload.train
-        step = train.sequence * train.global_batch
-        if train.tokens < step:
-            at = place(where, ("workload", "train", "tokens"), set_paths)
-            found.append(f"{at}: got {train.tokens:g}, less than one step of sequence x global_batch = {step:,} tokens")
-        if train.micro_batch is not None and train.global_batch % train.micro_batch:
-            at = place(where, ("workload", "train", "micro_batch"), set_paths)
-            found.append(f"{at}: got {train.micro_batch}, does not divide the global_batch {train.global_batch}")
-    if workload.serve is not None:
-        serve = workload.serve
-        if serve.rate is not None and serve.concurrency is not None:
-            at = place(where, ("workload", "serve"), set_paths)
-            found.append(f"{at}: has both `rate` and `concurrency`; give one of them (or neither for the maximum)")
-        if serve.output == 0 and serve.tpot_p95 is not None:
-            at = place(where, ("workload", "serve", "tpot_p95"), set_paths)
-            found.append(f"{at}: is a limit on generated tokens, but workload.serve.output is 0")
-    return found
-
-
-def _without_nulls(data: Any) -> Any:
-    """A key with nothing behind it counts as left out."""
-    if isinstance(data, Mapping):
-        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
-    if isinstance(data, list):
-        return [_without_nulls(item) for item in data]
-    return data
