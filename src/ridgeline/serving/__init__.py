@@ -1,0 +1,26 @@
+"""Serving: how fast a model answers on a machine, how many requests fit, and which layout to use."""
+
+from ridgeline.serving.answer import ServingEstimate
+from ridgeline.serving.capacity import Capacity, capacity
+from ridgeline.serving.estimate import (
+    estimate_encoder,
+    estimate_max_load,
+    estimate_serving,
+    estimate_static_batch,
+)
+from ridgeline.serving.job import ServingJob
+from ridgeline.serving.step import OpShare, StepTime, step_time
+
+__all__ = [
+    "Capacity",
+    "OpShare",
+    "ServingEstimate",
+    "ServingJob",
+    "StepTime",
+    "capacity",
+    "estimate_encoder",
+    "estimate_max_load",
+    "estimate_serving",
+    "estimate_static_batch",
+    "step_time",
+]

@@ -14,7 +14,7 @@ from typing import Literal
 from ridgeline.core import FrozenMap
 
 Admission = Literal["no-evict", "evict"]
-PoolBasis = Literal["total", "free", "none"]
+PoolBasis = Literal["total", "free", "static", "none"]
 Batching = Literal["continuous", "static", "none"]
 
 
@@ -32,9 +32,10 @@ class EngineProfile:
     Fusion: `fused_projections`: Q, K and V, and gate and up, run as one GEMM. `launches_frac` scales the count of
     small kernels of a layer (1: norm, rope, cache write, activation fused as engines of 2024 do).
     Memory: the key-value pool is `pool_frac` of what is left after weights and workspace (`pool_basis` "free"), or
-    that share of the whole device less weights, workspace and context ("total"); "none": no pool, caches are
-    allocated as needed. `context_bytes`: driver context, communication buffers and captured graphs. `workspace_bytes`
-    is fixed scratch. `block_tokens`: cache granule. `window_cache`: windowed layers keep only their window.
+    that share of the whole device less weights, workspace and context ("total") or less weights alone ("static", the
+    rest holding everything else); "none": no pool, caches are allocated as needed. `context_bytes`: driver context,
+    communication buffers and captured graphs. `workspace_bytes` is fixed scratch. `block_tokens`: cache granule.
+    `window_cache`: windowed layers keep only their window.
     Scheduling: `max_batch_count`, `max_batch_tokens` a step; `mixed_steps`: prompts are processed in the same steps
     as running sequences; `admission` "no-evict" keeps room for a request's last token before it starts.
     `bucket_tokens`: shapes are compiled, lengths padded up to powers of two from this one (0: dynamic shapes).

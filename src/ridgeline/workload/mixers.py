@@ -25,15 +25,21 @@ def _heads(count: int, setting: Setting) -> float:
     return count * column_frac(count, attention_tensor_count(setting.plan))
 
 
+def keys_read(mixer: SoftmaxAttention, context_tokens: float) -> float:
+    """Cached keys that one query reads: one a stride of tokens, at most a window or a selection of them."""
+    read = context_tokens / mixer.stride_tokens
+    for bound in (mixer.window_tokens, mixer.selected_tokens):
+        read = min(read, float(bound)) if bound is not None else read
+    return read
+
+
 def _decode_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op, float]]:
     """One query a sequence on its cache: a latent is read once for all heads, a window bounds what is read."""
     step = setting.group
     if step.decode_count <= 0:
         return
     context = step.encoder_tokens if mixer.cross else step.context_tokens
-    read = context
-    for bound in (mixer.window_tokens, mixer.selected_tokens):
-        read = min(read, float(bound)) if bound is not None else read
+    read = keys_read(mixer, context)
     heads, kv_heads = _heads(mixer.heads_count, setting), _heads(mixer.kv_heads_count, setting)
     cached = local_cached_count(mixer, setting.plan) or kv_heads * (mixer.key_dim_count + mixer.value_dim_count)
     key_dim, value_dim = mixer.key_dim_count, mixer.value_dim_count
@@ -58,7 +64,8 @@ def _decode_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op,
         1.0,
     )
     if mixer.indexer_per_key_flop > 0:
-        yield _indexer(mixer, step.decode_count * context, setting), 1.0
+        pairs = step.decode_count * context / mixer.stride_tokens
+        yield _indexer(mixer, pairs, step.decode_count * context, setting), 1.0
 
 
 def _prefill_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op, float]]:
@@ -66,20 +73,21 @@ def _prefill_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op
     step = setting.group
     if step.prompt_count <= 0 or step.prompt_tokens <= 0:
         return
-    keys = step.encoder_tokens if mixer.cross else step.cached_tokens + step.prompt_tokens
+    rows = step.prompt_tokens * mixer.rows_per_token
+    keys = step.encoder_tokens if mixer.cross else (step.cached_tokens + rows) / mixer.stride_tokens
     together = max(1.0, step.prompt_count)
     name = "cross-attention prefill" if mixer.cross else "attention prefill"
     yield (
         AttentionPrefill(
             name=name,
             batch_count=together,
-            query_tokens=step.prompt_tokens,
+            query_tokens=rows,
             key_tokens=keys,
             heads_count=_heads(mixer.heads_count, setting),
             kv_heads_count=_heads(mixer.kv_heads_count, setting),
             key_dim_count=mixer.key_dim_count,
             value_dim_count=mixer.value_dim_count,
-            causal=mixer.causal and not mixer.cross,
+            causal=mixer.causal and not mixer.cross and mixer.stride_tokens == 1,
             window_tokens=mixer.window_tokens,
             selected_tokens=mixer.selected_tokens,
             precision=wide_precision(setting.plan),
@@ -87,12 +95,13 @@ def _prefill_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op
         step.prompt_count / together,
     )
     if mixer.indexer_per_key_flop > 0:
-        yield _indexer(mixer, step.prompt_count * step.prompt_tokens * keys / 2, setting), 1.0
+        yield _indexer(mixer, step.prompt_count * rows * keys / 2, step.prompt_count * keys, setting), 1.0
 
 
-def _indexer(mixer: SoftmaxAttention, pairs: float, setting: Setting) -> Elementwise:
+def _indexer(mixer: SoftmaxAttention, pairs: float, tokens: float, setting: Setting) -> Elementwise:
     """Scores that choose the keys of sparse attention: work per query and key, whole on every device."""
-    return small_kernel("indexer", "other", 0.0, 1.0, setting, flop=pairs * mixer.indexer_per_key_flop)
+    moved = tokens * mixer.indexer_cached_per_key_bytes / mixer.stride_tokens
+    return small_kernel("indexer", "other", moved, 1.0, setting, flop=pairs * mixer.indexer_per_key_flop)
 
 
 def _around_ops(mixer: SoftmaxAttention, layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
@@ -101,11 +110,14 @@ def _around_ops(mixer: SoftmaxAttention, layer: Layer, setting: Setting) -> Iter
     width = mixer.key_dim_count
     if layer.rope and not mixer.cross:
         heads = _heads(mixer.heads_count, setting) + _heads(mixer.kv_heads_count, setting)
-        yield small_kernel("rope", "rope", 2.0 * step.tokens * heads * width * wide, 1.0, setting), 1.0
+        yield (
+            small_kernel("rope", "rope", 2.0 * step.tokens * mixer.rows_per_token * heads * width * wide, 1.0, setting),
+            1.0,
+        )
     cached = local_cached_count(mixer, setting.plan)
     if cached > 0:
         rows = step.prompt_count * step.encoder_tokens if mixer.cross else step.tokens
-        moved = rows * cached * (wide + bytes_per_element(setting.plan.kv_precision))
+        moved = rows * cached * (wide + bytes_per_element(setting.plan.kv_precision)) / mixer.stride_tokens
         if rows > 0:
             yield small_kernel("cache write", "kv-write", moved, 1.0, setting), 1.0
 
@@ -113,7 +125,7 @@ def _around_ops(mixer: SoftmaxAttention, layer: Layer, setting: Setting) -> Iter
 def _recurrence_ops(mixer: Recurrence, setting: Setting) -> Iterator[tuple[Op, float]]:
     """A scan: decode reads and writes the whole state of each sequence; prompts write it once and stream tokens."""
     step, degree = setting.group, attention_tensor_count(setting.plan)
-    state_bytes = mixer.state_per_sequence_count / degree * bytes_per_element(mixer.state_precision)
+    state_bytes = mixer.state_per_sequence_bytes / degree
     stream = 2.0 * mixer.elementwise_per_token_count / degree * setting.wide_bytes
     moved = 2.0 * step.decode_count * state_bytes + step.prompt_count * state_bytes + step.tokens * stream
     flop = step.tokens * mixer.per_token_flop / degree

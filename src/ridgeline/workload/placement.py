@@ -172,9 +172,14 @@ def _layer_bytes(layer: Layer, model: Transformer, plan: ServingPlan, wide_bytes
 
 def local_cached_count(mixer: SoftmaxAttention, plan: ServingPlan) -> float:
     """Cache elements a token of one layer on one device: whole heads of K and V; a latent is whole everywhere."""
+    return mixer.cached_per_token_count * cached_frac(mixer, plan)
+
+
+def cached_frac(mixer: SoftmaxAttention, plan: ServingPlan) -> float:
+    """Share of a layer's cache that one device of the attention group holds."""
     if mixer.latent_dim_count is not None:
-        return float(mixer.cached_per_token_count)
-    return mixer.cached_per_token_count * column_frac(mixer.kv_heads_count, attention_tensor_count(plan))
+        return 1.0
+    return column_frac(mixer.kv_heads_count, attention_tensor_count(plan))
 
 
 @formula(id="kv-cache-bytes", sources=("rl-derivation", "pagedattention-2023"))
@@ -186,16 +191,14 @@ def cache_bytes_per_device(
     Layers with a window keep that many tokens where the engine can (`window_cache`); cross-attention keeps the
     encoder's tokens; recurrent layers keep a state of fixed size. The fullest pipeline stage counts.
     """
-    element_bytes = bytes_per_element(plan.kv_precision)
     held = 0.0
     for layer, count in stage_layers(model.main, plan.pipeline_count):
         for mixer in layer.mixers:
             if isinstance(mixer, Recurrence):
-                state = mixer.state_per_sequence_count / attention_tensor_count(plan)
-                held += count * state * bytes_per_element(mixer.state_precision)
+                held += count * mixer.state_per_sequence_bytes / attention_tensor_count(plan)
                 continue
             tokens = encoder_tokens if mixer.cross else context_tokens
             if window_cache and mixer.window_tokens is not None:
                 tokens = min(tokens, float(mixer.window_tokens))
-            held += count * tokens * local_cached_count(mixer, plan) * element_bytes
+            held += count * tokens * mixer.cached_bytes_per_token(plan.kv_precision) * cached_frac(mixer, plan)
     return held

@@ -1,0 +1,68 @@
+"""What a serving estimate is made of: model, plan, machine, engine and load in one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ridgeline.specs import Calibration, EngineProfile, Load, ServingPlan, System, Transformer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingJob:
+    """One question to `estimate_serving`: this model, laid out so, on this machine, by this engine, under this load.
+
+    `memory_bytes`: what the driver offers on one device; None takes the chip's figure.
+    """
+
+    model: Transformer
+    plan: ServingPlan
+    system: System
+    calibration: Calibration
+    engine: EngineProfile
+    load: Load
+    memory_bytes: float | None = None
+
+    @property
+    def generates(self) -> bool:
+        """Whether the model makes tokens one after another (encoders do not)."""
+        return self.model.main.role == "decoder" and self.load.output_tokens > 0
+
+    @property
+    def encoder_tokens(self) -> float:
+        """Length of what the encoder or tower reads for one request (0: it has none, or none is asked for)."""
+        if self.load.encoder_tokens is not None:
+            return self.load.encoder_tokens
+        if any(stack.role == "encoder" for stack in self.model.others):
+            return float(self.model.encoder_tokens or self.load.input_tokens)
+        return 0.0
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Tokens that a request brings to the main stack: its input, or a start token where an encoder reads it."""
+        if any(stack.role == "encoder" for stack in self.model.others):
+            return 1.0
+        return max(1.0, self.load.input_tokens)
+
+    @property
+    def max_batch_count(self) -> float:
+        """Sequences that the scheduler lets run at once: the plan's limit, else the engine's (inf: none)."""
+        for limit in (self.plan.max_batch_count, self.engine.max_batch_count):
+            if limit is not None:
+                return float(limit)
+        return float("inf")
+
+    @property
+    def max_batch_tokens(self) -> float:
+        """Tokens that the scheduler puts in one step: the plan's limit, else the engine's (inf: none)."""
+        for limit in (self.plan.max_batch_tokens, self.engine.max_batch_tokens):
+            if limit is not None:
+                return float(limit)
+        return float("inf")
+
+    def with_load(self, **changes: object) -> ServingJob:
+        """The same job under another load."""
+        return replace(self, load=replace(self.load, **changes))  # type: ignore[arg-type]
+
+    def with_plan(self, **changes: object) -> ServingJob:
+        """The same job with another layout."""
+        return replace(self, plan=replace(self.plan, **changes))  # type: ignore[arg-type]

@@ -1,0 +1,205 @@
+"""How long one engine step takes: the kernels' sum, the exchange between devices, and the host, as a tree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ridgeline.core import Breakdown, combine_correlated, combine_independent, leaf, quadrature, total
+from ridgeline.core import model as formula
+from ridgeline.device import KernelContext, OpTime, kernels_count, op_time
+from ridgeline.network import CollectiveTime, collective_time
+from ridgeline.serving.job import ServingJob
+from ridgeline.specs import Calibration, Chip, EngineProfile, System, bytes_per_element
+from ridgeline.workload.engine_step import Step
+from ridgeline.workload.inference import inference_ops
+from ridgeline.workload.ops import (
+    AttentionDecode,
+    AttentionPrefill,
+    Collective,
+    ComputeOp,
+    Gemm,
+    GroupedGemm,
+)
+
+_GROUPS = ("matrices", "experts", "attention", "element-wise", "communication")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpShare:
+    """One operation of a step: how often, how long in all, what bounds it, the figure that would have to improve."""
+
+    name: str
+    count: float
+    time_s: float
+    bound: str
+    limiter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """The time of one step and what it is made of.
+
+    `tree` [s] adds up to `time_s`; `sigma` is its log standard deviation. `flop` and `moved_bytes` are what one device
+    does in the step (work and compulsory memory traffic). `ops` are its operations, longest first. `device_s` is the
+    part during which the device is busy.
+    """
+
+    tree: Breakdown
+    sigma: float
+    device_s: float
+    flop: float
+    moved_bytes: float
+    ops: tuple[OpShare, ...]
+
+    @property
+    def time_s(self) -> float:
+        """Whole time."""
+        return self.tree.value
+
+
+# Kernel times are pure functions of frozen records, and neighbouring steps share most of their shapes.
+@lru_cache(maxsize=65536)
+def _op_time(op: ComputeOp, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    return op_time(op, chip, calibration, context)
+
+
+@lru_cache(maxsize=16384)
+def _collective_time(op: Collective, system: System, calibration: Calibration) -> CollectiveTime:
+    return collective_time(op.kind, op.message_bytes, op.group, system, calibration)
+
+
+def kernel_context(engine: EngineProfile, calibration: Calibration) -> KernelContext:
+    """How the engine runs kernels on this chip: its attention family where that is calibrated, else the chip's own."""
+    family = engine.attention_family
+    known = family == "unfused" or any(key.startswith(f"attention-decode.{family}") for key in calibration.laws)
+    return KernelContext(attention=family if family and known else "")
+
+
+def step_time(job: ServingJob, step: Step) -> StepTime:
+    """Time of one step of one replica.
+
+    Sum of kernels and collectives of one device (or, with pipeline parallelism, of one micro-batch on its way through
+    all stages: each stage works on another micro-batch meanwhile, so `step` is divided by the number of stages), the
+    wait of the slowest stage, launches that do not run ahead, and the host's own time, of which `host_hidden_frac` of
+    the shorter of host and device is hidden: an explicit negative leaf.
+    """
+    share = step.divided(float(job.plan.pipeline_count))
+    context = kernel_context(job.engine, job.calibration)
+    parts: dict[str, list[Breakdown]] = {name: [] for name in _GROUPS}
+    sigmas: dict[str, list[tuple[float, float]]] = {"kernels": [], "collectives": []}
+    shares: list[OpShare] = []
+    launches = flop = moved = 0.0
+    for item in inference_ops(job.model, job.plan, job.engine, share):
+        op = item.op
+        if isinstance(op, Collective):
+            wire = _collective_time(op, job.system, job.calibration)
+            time_s = item.count * wire.time_s
+            parts["communication"].append(leaf(op.name, time_s, "s", model=wire.model, uses=wire.uses))
+            sigmas["collectives"].append((time_s, wire.sigma))
+            bound = "bandwidth" if wire.bandwidth_s > wire.latency_s else "latency"
+            shares.append(OpShare(name=op.name, count=item.count, time_s=time_s, bound=bound, limiter=wire.level))
+            continue
+        kernel = _op_time(op, job.system.chip, job.calibration, context)
+        time_s = item.count * kernel.time_s
+        parts[_group_of(op)].append(leaf(op.name, time_s, "s", model=kernel.model, uses=kernel.uses))
+        sigmas["kernels"].append((time_s, kernel.sigma))
+        shares.append(
+            OpShare(name=op.name, count=item.count, time_s=time_s, bound=kernel.bound, limiter=kernel.limiter)
+        )
+        launches += item.count * kernels_count(op, context)
+        flop += item.count * op_flop(op)
+        moved += item.count * op_bytes(op)
+    tree, device_s = _tree(job, step, parts, launches)
+    return StepTime(
+        tree=tree,
+        sigma=_sigma(job.engine, tree, sigmas),
+        device_s=device_s,
+        flop=flop,
+        moved_bytes=moved,
+        ops=tuple(sorted(shares, key=lambda item: -item.time_s)),
+    )
+
+
+def _group_of(op: ComputeOp) -> str:
+    if isinstance(op, Gemm):
+        return "matrices"
+    if isinstance(op, GroupedGemm):
+        return "experts"
+    return "attention" if isinstance(op, (AttentionDecode, AttentionPrefill)) else "element-wise"
+
+
+def op_flop(op: ComputeOp) -> float:
+    """Operations of one kernel; attention counts the pairs of query and key that it needs."""
+    if isinstance(op, AttentionPrefill):
+        return attention_flop(op)
+    if isinstance(op, AttentionDecode):
+        pairs = op.batch_count * op.context_tokens * op.heads_count
+        return 2.0 * pairs * (op.key_dim_count + op.value_dim_count)
+    return op.flop
+
+
+def attention_flop(op: AttentionPrefill) -> float:
+    """Operations of scores and weighted values of a prefill: half of the new square where it is causal."""
+    seen = op.key_tokens - (op.query_tokens - 1.0) / 2.0 if op.causal else op.key_tokens
+    for bound in (op.window_tokens, op.selected_tokens):
+        seen = min(seen, float(bound)) if bound is not None else seen
+    pairs = op.batch_count * op.query_tokens * seen * op.heads_count
+    return 2.0 * pairs * (op.key_dim_count + op.value_dim_count)
+
+
+def op_bytes(op: ComputeOp) -> float:
+    """Compulsory memory traffic of one kernel."""
+    if isinstance(op, AttentionPrefill):
+        width = bytes_per_element(op.precision) * (op.key_dim_count + op.value_dim_count)
+        return op.batch_count * width * (op.heads_count * op.query_tokens + op.kv_heads_count * op.key_tokens)
+    return op.bytes
+
+
+def _tree(job: ServingJob, step: Step, parts: dict[str, list[Breakdown]], launches: float) -> tuple[Breakdown, float]:
+    """Step tree and the time during which the device is busy."""
+    engine = job.engine
+    groups = [total(name, "s", found) for name, found in parts.items() if found]
+    kernels_s = math.fsum(group.value for group in groups)
+    waits = []
+    imbalance = imbalance_frac(job.model.layers_count, job.plan.pipeline_count)
+    if imbalance > 0:
+        waits.append(leaf("slowest stage", imbalance * kernels_s, "s", model="pipeline-imbalance"))
+    launched_s = 0.0 if graph_covers(engine, step) else launches * engine.kernel_floor_s
+    if launched_s > kernels_s:
+        uses = (engine.fact_id("kernel_floor_s"),)
+        waits.append(leaf("launches", launched_s - kernels_s, "s", model="launch-bound", uses=uses))
+    device_s = kernels_s + math.fsum(wait.value for wait in waits)
+    running = (step.decode_count + step.prompt_count) / (job.plan.attention_data_count * job.plan.pipeline_count)
+    host_s = engine.host_step_s + engine.host_sequence_s * running
+    host_uses = (engine.fact_id("host_step_s"), engine.fact_id("host_sequence_s"))
+    ends = [leaf("host", host_s, "s", model="host-time", uses=host_uses)] if host_s > 0 else []
+    hidden_s = engine.host_hidden_frac * min(host_s, device_s)
+    if hidden_s > 0:
+        ends.append(leaf("hidden behind the device", -hidden_s, "s", uses=(engine.fact_id("host_hidden_frac"),)))
+    return total("step", "s", [*groups, *waits, *ends]), device_s
+
+
+def graph_covers(engine: EngineProfile, step: Step) -> bool:
+    """Whether a captured graph replays this step: decode steps of engines with graphs (prompts have free shapes)."""
+    return engine.kernel_floor_s <= 0 or (engine.graphs and step.prompt_count == 0)
+
+
+@formula(id="pipeline-imbalance", sources=("rl-derivation",), valid={"stage_count": (1, 1024)})
+def imbalance_frac(layers_count: int, stage_count: int) -> float:
+    """How much longer the fullest of `stage_count` stages takes than the mean, when layers do not divide.
+
+    >>> imbalance_frac(80, 8), round(imbalance_frac(61, 4), 3)
+    (0.0, 0.049)
+    """
+    if stage_count <= 1 or layers_count <= 0:
+        return 0.0
+    return math.ceil(layers_count / stage_count) * stage_count / layers_count - 1.0
+
+
+def _sigma(engine: EngineProfile, tree: Breakdown, sigmas: dict[str, list[tuple[float, float]]]) -> float:
+    """Kernels of one law err together, so do collectives; host and the two are independent of each other."""
+    terms = [(sum(value for value, _ in pairs), combine_correlated(pairs)) for pairs in sigmas.values()]
+    host_s = tree.value_of("host") + tree.value_of("hidden behind the device") + tree.value_of("launches")
+    return quadrature(combine_independent([*terms, (max(0.0, host_s), engine.host_sigma)]), engine.release_sigma)
