@@ -15,6 +15,7 @@ from ridgeline.specs.plan import Recompute, Sharding
 
 LossKernel = Literal["eager", "split", "fused", "in-place", "chunked"]
 StateStyle = Literal["copy", "master-only"]
+TensorOverlap = Literal["none", "backward", "pipelined"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,9 @@ class SoftwareProfile:
     shard alone and casts on gathering. `master_bytes` (0: pure 16-bit training) and `moment_bytes` (both Adam
     moments) per parameter. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone (both orientations).
 
-    Overlap: `tensor_overlap` pipelines tensor-parallel collectives with their GEMMs; `data_overlap` reduces gradients
-    behind the last backward pass; `gather_overlap` gathers updated weights behind the next forward pass;
+    Overlap: `tensor_overlap` "backward" hides the sum of input gradients (and gathering inputs again) behind the
+    weight-gradient GEMM, "pipelined" also cuts the other tensor collectives into pieces that run with their GEMMs;
+    `data_overlap` reduces gradients behind the last backward pass; `gather_overlap` gathers updated weights behind the next forward pass;
     `pipeline_overlap` hides sends of interleaved schedules; `prefetch_layers_count` layers are gathered ahead by
     full sharding (0: gathered when needed); `context_overlap` hides the exchange of keys and values behind attention.
     `bucket_bytes` is the size of one gradient bucket. `single_rail`: full sharding moves its traffic without using
@@ -77,7 +79,7 @@ class SoftwareProfile:
     recompute: Recompute = "none"
     sequence_parallel: bool = True
     interleaved: bool = False
-    tensor_overlap: bool = False
+    tensor_overlap: TensorOverlap = "none"
     data_overlap: bool = False
     gather_overlap: bool = False
     pipeline_overlap: bool = False

@@ -1,0 +1,209 @@
+"""Times of operations on one machine, remembered by shape, and their sums by kind of work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from ridgeline.core import Breakdown, FrozenMap, leaf
+from ridgeline.device import KernelContext, kernels_count, op_time
+from ridgeline.network import collective_time
+from ridgeline.specs import Calibration, SoftwareProfile, System
+from ridgeline.workload.ops import (
+    AttentionDecode,
+    AttentionPrefill,
+    Collective,
+    Gemm,
+    GroupedGemm,
+    Op,
+    Repeated,
+    renamed,
+)
+
+_SETTLED_S = 1e-9  # src: rl-numerics (any kernel is long against it)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Time of one operation, the log sigma of its law, its kind of work, and what it leans on."""
+
+    time_s: float
+    sigma: float
+    work: str
+    kernels_count: float
+    model: str
+    uses: tuple[str, ...]
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Time of all operations of one kind: `doubt_s` is the sum of time times sigma (errors of one law add up)."""
+
+    name: str
+    time_s: float
+    doubt_s: float
+    kernels_count: float
+    model: str
+    uses: tuple[str, ...]
+
+    def scaled(self, factor: float) -> Work:
+        """`factor` times the same work."""
+        return replace(
+            self,
+            time_s=self.time_s * factor,
+            doubt_s=self.doubt_s * factor,
+            kernels_count=self.kernels_count * factor,
+        )
+
+    def leaf(self) -> Breakdown:
+        """As a leaf of a tree of times."""
+        return leaf(self.name, self.time_s, "s", model=self.model, uses=self.uses)
+
+
+Works = dict[str, Work]
+
+
+class Clock:
+    """Times of operations on one machine under one software."""
+
+    def __init__(self, system: System, calibration: Calibration, software: SoftwareProfile) -> None:
+        self.system = system
+        self.software = software
+        self.calibration = settled(calibration)
+        self.levels: set[str] = set()
+        self._context = KernelContext(attention=attention_family(calibration, software), fused=software.fused_kernels)
+        self._known: dict[tuple[Op, ...], Timed] = {}
+        self.layers: dict[tuple[Any, ...], Any] = {}
+
+    def time(self, op: Op) -> Timed:
+        """Time of one operation."""
+        work = kind_of_work(op)
+        key = (renamed(op, ""),)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._time(op, work)
+            self.levels.add(found.level)
+        return found if found.work == work else replace(found, work=work)
+
+    def _time(self, op: Op, work: str) -> Timed:
+        if isinstance(op, Collective):
+            result = collective_time(op.kind, op.message_bytes, op.group, self.system, self.calibration)
+            return Timed(result.time_s, result.sigma, work, 1.0, result.model, result.uses, "")
+        done = op_time(op, self.system.chip, self.calibration, self._context)
+        kernels = kernels_count(op, self._context)
+        return Timed(done.time_s, done.sigma, work, kernels, done.model, done.uses, done.level)
+
+    def works(self, ops: Iterable[Repeated], times: float = 1.0) -> Works:
+        """Sums by kind of work of `times` the operations `ops`."""
+        found: Works = {}
+        for item in ops:
+            timed = self.time(item.op)
+            count = item.count * times
+            add(
+                found,
+                Work(
+                    timed.work,
+                    count * timed.time_s,
+                    count * timed.time_s * timed.sigma,
+                    count * timed.kernels_count,
+                    timed.model,
+                    timed.uses,
+                ),
+            )
+        return found
+
+
+def add(found: Works, work: Work) -> None:
+    """Add one sum to others of the same kind."""
+    if work.time_s == 0 and work.kernels_count == 0:
+        return
+    last = found.get(work.name)
+    if last is None:
+        found[work.name] = work
+        return
+    uses = last.uses if last.uses == work.uses else tuple(dict.fromkeys((*last.uses, *work.uses)))
+    found[work.name] = Work(
+        work.name,
+        last.time_s + work.time_s,
+        last.doubt_s + work.doubt_s,
+        last.kernels_count + work.kernels_count,
+        last.model or work.model,
+        uses,
+    )
+
+
+def merged(groups: Sequence[Works]) -> Works:
+    """Several sums as one."""
+    found: Works = {}
+    for group in groups:
+        for work in group.values():
+            add(found, work)
+    return found
+
+
+def total_s(works: Works, *names: str) -> float:
+    """Time of the kinds `names` (all where none is named)."""
+    return sum(work.time_s for name, work in works.items() if not names or name in names)
+
+
+def kind_of_work(op: Op) -> str:
+    """The line of the waterfall that an operation belongs to."""
+    if isinstance(op, Collective):
+        for prefix, work in _EXCHANGES.items():
+            if op.name.startswith(prefix):
+                return work
+        return "other exchange"
+    if isinstance(op, Gemm):
+        return "matrix products"
+    if isinstance(op, GroupedGemm):
+        return "expert products"
+    if isinstance(op, (AttentionPrefill, AttentionDecode)):
+        return "attention"
+    return "element-wise"
+
+
+# Collectives by the beginning of their name: which may hide behind which work depends on it.
+_EXCHANGES: dict[str, str] = {
+    "tensor scatter": "tensor exchange late",
+    "tensor reduce": "tensor exchange late",
+    "tensor gather again": "tensor exchange late",
+    "tensor": "tensor exchange",
+    "context": "context exchange",
+    "expert": "expert exchange",
+    "sharding": "sharding exchange",
+    "gradient": "gradient exchange",
+    "weight": "weight exchange",
+    "pipeline": "pipeline exchange",
+}
+
+
+@lru_cache(maxsize=64)
+def settled(calibration: Calibration) -> Calibration:
+    """The laws of a chip that has been busy for long: its clock has come down to what its power allows.
+
+    Product laws lower the clock with the length of a kernel, as in a benchmark that rests in between; a training
+    step never rests, so the full reduction holds however short its kernels are.
+    """
+    laws = {
+        key: replace(law, parameters=FrozenMap({**law.parameters, "sustained_s": _SETTLED_S}))
+        if "sustained_s" in law.parameters
+        else law
+        for key, law in calibration.laws.items()
+    }
+    return replace(calibration, laws=FrozenMap(laws))
+
+
+def attention_family(calibration: Calibration, software: SoftwareProfile) -> str:
+    """The attention kernels to ask the device for: the software's where the chip has a law for them, else its own."""
+    if software.attention == "unfused":
+        return ""
+    return software.attention if f"attention-prefill.{software.attention}" in calibration.laws else ""
+
+
+@lru_cache(maxsize=64)
+def clock_for(system: System, calibration: Calibration, software: SoftwareProfile) -> Clock:
+    """The clock of a machine under a software; one that was asked for before comes back with what it remembers."""
+    return Clock(system, calibration, software)

@@ -1,0 +1,154 @@
+"""What happens once a step: gradients summed, weights gathered, the optimizer, and what of it hides."""
+
+from __future__ import annotations
+
+from ridgeline.specs import RankGroup, TrainingPlan, Transformer
+from ridgeline.training.clock import Clock, Work, Works, add, total_s
+from ridgeline.training.phases import Phases, hide, reduce_element_bytes
+from ridgeline.training.schedule import bucketed_exposed_s
+from ridgeline.workload.layers import training_layer_ops
+from ridgeline.workload.memory import LocalParameters, local_parameters, shard_ranks
+from ridgeline.workload.ops import Collective, CollectiveKind, Op, Repeated
+from ridgeline.workload.stages import Stage
+from ridgeline.workload.training_ends import optimizer_ops
+from ridgeline.workload.training_shapes import expert_tensor_count, layer_shape
+
+
+def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock, phases: Phases) -> Works:
+    """Everything that `stage` does once a step, with overlaps taken off; `phases` is one micro-batch on it.
+
+    Gradients are summed behind the backward pass of the last micro-batch and weights gathered behind the forward pass
+    of the first one where the software does so; the last (first) bucket has nothing to hide behind.
+    """
+    local = local_parameters(model, stage, plan)
+    works = clock.works((*_weight_casts(stage, plan, clock), *_reductions(local, plan, clock)))
+    software = clock.software
+    shared_s = 0.0
+    buckets = buckets_count(local, plan, clock)
+    if software.data_overlap:
+        shared_s += hide(works, "gradient exchange", bucketed_exposed_s, phases.backward_s, buckets)
+    if software.gather_overlap:
+        shared_s += hide(works, "weight exchange", bucketed_exposed_s, phases.forward_s, buckets)
+    if shared_s > 0 and software.overlap_slowdown_frac > 0:
+        slowed_s = shared_s * software.overlap_slowdown_frac
+        add(works, Work("slowed by exchange", slowed_s, 0.0, 0.0, "", (software.fact_id("overlap_slowdown_frac"),)))
+    for work in _optimizer(local, plan, clock).values():
+        add(works, work)
+    for work in clock.works(_tied(model, stage, plan, clock)).values():
+        add(works, work)
+    return works
+
+
+def buckets_count(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> float:
+    """Pieces in which gradients are exchanged: by bucket size, and at least one for each virtual stage."""
+    size = clock.software.bucket_bytes
+    whole = local.total_count * reduce_element_bytes(layer_shape(plan), clock.software)
+    return max(1.0, float(plan.interleave_count), whole / size if size > 0 else 1.0)
+
+
+def _weight_casts(stage: Stage, plan: TrainingPlan, clock: Clock) -> list[Repeated]:
+    shape = layer_shape(plan)
+    if not shape.narrow_bytes:
+        return []
+    found = []
+    for share in stage.shares:
+        for item in training_layer_ops(share.layer, share.hidden, shape, clock.software).per_step:
+            found.append(Repeated(op=item.op, count=item.count * share.count))
+    return found
+
+
+def data_groups(local: LocalParameters, plan: TrainingPlan) -> list[tuple[float, RankGroup]]:
+    """Parameters of one device that are replicated over the same ranks: ordinary ones and experts."""
+    ranks = plan.data_count * plan.context_count
+    cut = expert_tensor_count(plan)
+    expert_ranks = max(1, ranks * plan.tensor_count // (plan.expert_count * cut))
+    ordinary = RankGroup(size_count=ranks, stride_count=plan.tensor_count)
+    experts = RankGroup(size_count=expert_ranks, stride_count=plan.expert_count * cut)
+    pairs = [(local.dense_count, ordinary), (local.expert_count, experts)]
+    return [(count, group) for count, group in pairs if count > 0 and group.size_count > 1]
+
+
+def _reductions(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> list[Repeated]:
+    """Gradient sum and weight gather of one step. Full sharding does both layer by layer, except across its groups."""
+    shape = layer_shape(plan)
+    wire = reduce_element_bytes(shape, clock.software) * plan.trainable_frac
+    ops: list[Op] = []
+    for count, group in data_groups(local, plan):
+        if plan.sharding == "zero3":
+            ops += _across_groups(count * wire, group, plan)
+        elif plan.sharding == "none":
+            ops.append(_exchange("gradient sum", "all_reduce", count * wire, group))
+        else:
+            ops.append(_exchange("gradient sum", "reduce_scatter", count * wire, group))
+            kept = shape.narrow_bytes if clock.software.narrow_weights and shape.narrow_bytes else shape.stream_bytes
+            ops.append(_exchange("weight gather", "all_gather", count * kept * plan.trainable_frac, group))
+    return [Repeated(op=op) for op in ops]
+
+
+def _across_groups(size: float, group: RankGroup, plan: TrainingPlan) -> list[Op]:
+    """Sum of the sharded gradients over the groups of hybrid sharding."""
+    inside = plan.shard_group_count
+    if inside is None or inside >= group.size_count:
+        return []
+    outer = RankGroup(size_count=group.size_count // inside, stride_count=group.stride_count * inside)
+    return [_exchange("gradient sum across groups", "all_reduce", size / inside, outer)]
+
+
+def _exchange(name: str, kind: CollectiveKind, size: float, group: RankGroup) -> Collective:
+    return Collective(name=name, kind=kind, message_bytes=size, group=group)
+
+
+def _optimizer(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> Works:
+    """The optimizer's step on this device's share of the parameters, or on the host's where it is offloaded."""
+    ranks, expert_ranks = shard_ranks(plan)
+    if plan.sharding == "none":
+        ranks = expert_ranks = 1
+    shard = local.dense_count / ranks + local.expert_count / expert_ranks
+    held = shard if plan.sharding in ("zero2", "zero3") else local.total_count
+    shape = layer_shape(plan)
+    ops = optimizer_ops(shard * plan.trainable_frac, held * plan.trainable_frac, shape, clock.software)
+    if plan.offload_optimizer:
+        return _on_host(sum(item.op.bytes for item in ops[:1] if hasattr(item.op, "bytes")), shard, plan, clock)
+    works = clock.works(ops)
+    return {"optimizer": Work("optimizer", *_sums(works))} if works else {}
+
+
+def _on_host(moved_bytes: float, shard: float, plan: TrainingPlan, clock: Clock) -> Works:
+    """Offloaded: gradients go up and weights come back over the host link; the host's memory moves the states."""
+    chip, host = clock.system.chip, clock.system.host
+    shape = layer_shape(plan)
+    crossing = shard * plan.trainable_frac * (reduce_element_bytes(shape, clock.software) + shape.stream_bytes)
+    link_s = crossing / chip.need("host_oneway_bytes_per_s", "optimizer in host memory")
+    facts = [chip.fact_id("host_oneway_bytes_per_s")]
+    host_s = 0.0
+    if host.memory_bandwidth_bytes_per_s:
+        each = host.memory_bandwidth_bytes_per_s / clock.system.devices_per_node_count
+        host_s = moved_bytes / each
+        facts.append(f"{clock.system.id}.host.memory_bandwidth")
+    return {
+        "optimizer": Work("optimizer", host_s, 0.0, 0.0, "", tuple(facts)),
+        "host transfers": Work("host transfers", link_s, 0.0, 0.0, "", tuple(facts[:1])),
+    }
+
+
+def _tied(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> list[Repeated]:
+    """Tied tables on the two ends of a pipeline are summed with each other."""
+    if not model.tied_embeddings or plan.pipeline_count == 1 or not (stage.embedding or stage.head):
+        return []
+    wire = reduce_element_bytes(layer_shape(plan), clock.software)
+    size = model.vocab_count * model.hidden_count / plan.tensor_count * wire
+    ends = RankGroup(size_count=2, stride_count=plan.devices_count - plan.devices_count // plan.pipeline_count)
+    return [Repeated(op=_exchange("gradient of tied tables", "all_reduce", size, ends))]
+
+
+def _sums(works: Works) -> tuple[float, float, float, str, tuple[str, ...]]:
+    """Time, doubt, kernels, formula and facts of all works together."""
+    items = list(works.values())
+    uses = tuple(dict.fromkeys(fact for work in items for fact in work.uses))
+    return (
+        total_s(works),
+        sum(work.doubt_s for work in items),
+        sum(work.kernels_count for work in items),
+        items[0].model,
+        uses,
+    )

@@ -1,0 +1,221 @@
+"""Forward, recomputation and backward of one micro-batch on one pipeline stage, with what hides behind what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ridgeline.specs import Layer, RankGroup, SoftwareProfile, TrainingPlan, Transformer
+from ridgeline.training.clock import Clock, Work, Works, add, merged, total_s
+from ridgeline.training.schedule import layerwise_exposed_s, pipelined_exposed_s, slowest_excess_frac
+from ridgeline.workload.layers import LayerOps, training_layer_ops
+from ridgeline.workload.memory import layer_parameters, shard_ranks
+from ridgeline.workload.ops import Collective, CollectiveKind, Repeated
+from ridgeline.workload.stages import LayerShare, Stage, cross_tokens, stack_tokens
+from ridgeline.workload.training_ends import embedding_ops, head_ops
+from ridgeline.workload.training_shapes import LayerShape, layer_shape
+from ridgeline.workload.training_streams import buffer_bytes
+
+_PRODUCTS = ("matrix products", "expert products")
+_CLOCKED = (*_PRODUCTS, "attention")
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Works of one micro-batch; their totals are times with all overlap taken off."""
+
+    forward: Works
+    recompute: Works
+    backward: Works
+
+    @property
+    def forward_s(self) -> float:
+        """Time of the forward pass."""
+        return total_s(self.forward)
+
+    @property
+    def backward_s(self) -> float:
+        """Time of the backward pass, what is computed again included."""
+        return total_s(self.recompute) + total_s(self.backward)
+
+    @property
+    def total_s(self) -> float:
+        """Time of both passes."""
+        return self.forward_s + self.backward_s
+
+    def scaled(self, factor: float) -> Phases:
+        """`factor` times the same phases."""
+        return Phases(*({k: w.scaled(factor) for k, w in part.items()} for part in self._parts))
+
+    @property
+    def _parts(self) -> tuple[Works, Works, Works]:
+        return self.forward, self.recompute, self.backward
+
+
+def joined(parts: Iterable[Phases]) -> Phases:
+    """Several phases in a row as one."""
+    items = list(parts)
+    return Phases(
+        merged([item.forward for item in items]),
+        merged([item.recompute for item in items]),
+        merged([item.backward for item in items]),
+    )
+
+
+def stage_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> Phases:
+    """One micro-batch on one stage: its layers, and embedding or head where it has them."""
+    parts = [share_phases(model, share, plan, clock) for share in stage.shares]
+    shape = layer_shape(plan)
+    if stage.embedding and model.vocab_count:
+        parts.append(_end_phases(embedding_ops(model, shape, clock.software), plan, clock))
+    if stage.head and model.head is not None:
+        parts.append(_end_phases(head_ops(model, shape, clock.software), plan, clock))
+    return joined(parts)
+
+
+def share_phases(model: Transformer, share: LayerShare, plan: TrainingPlan, clock: Clock) -> Phases:
+    """The equal layers of one stage."""
+    tokens = stack_tokens(model, share.stack, plan.sequence_tokens)
+    shape = layer_shape(plan, tokens, cross_tokens(model, plan.sequence_tokens))
+    one = layer_phases(share.layer, share.hidden, shape, plan, clock)
+    whole = one.scaled(share.count)
+    if plan.sharding == "zero3":
+        _add_full_sharding(whole, one, share, shape, plan, clock)
+    return whole
+
+
+def layer_phases(layer: Layer, hidden: int, shape: LayerShape, plan: TrainingPlan, clock: Clock) -> Phases:
+    """One layer, remembered by what decides it."""
+    devices = plan.devices_count
+    key = (layer, hidden, shape, plan.recompute, plan.recompute_layers_frac, devices)
+    found = clock.layers.get(key)
+    if found is None:
+        ops = training_layer_ops(layer, hidden, shape, clock.software)
+        again = {"none": (), "selective": ops.selective_recompute, "full": ops.full_recompute}[plan.recompute]
+        found = Phases(
+            _phase(ops.forward, plan, clock, backward=False),
+            _phase(again, plan, clock, backward=False, times=plan.recompute_layers_frac),
+            _phase(ops.backward, plan, clock, backward=True),
+        )
+        clock.layers[key] = found
+    return found
+
+
+def _end_phases(ops: LayerOps, plan: TrainingPlan, clock: Clock) -> Phases:
+    return Phases(
+        _phase(ops.forward, plan, clock, backward=False), {}, _phase(ops.backward, plan, clock, backward=True)
+    )
+
+
+def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backward: bool, times: float = 1.0) -> Works:
+    """One pass with its overlaps, slow-downs and launches as lines of their own."""
+    works = clock.works(ops, times)
+    software = clock.software
+    products_s = total_s(works, *_PRODUCTS)
+    _add_conditions(works, products_s, plan, clock)
+    shared_s = 0.0
+    late_s = total_s(works, "tensor exchange late")
+    if software.tensor_overlap == "pipelined":
+        shared_s += hide(works, "tensor exchange", pipelined_exposed_s, products_s, plan.tensor_count)
+        pieces = plan.tensor_count if not backward else max(1.0, 2 * plan.tensor_count)
+        shared_s += hide(works, "tensor exchange late", pipelined_exposed_s, products_s, pieces)
+    elif software.tensor_overlap == "backward" and backward and late_s > 0:
+        shared_s += hide(works, "tensor exchange late", lambda c, g, n: max(0.0, c - g), products_s / 2, 1.0)
+    if software.context_overlap:
+        attention_s = total_s(works, "attention")
+        shared_s += hide(works, "context exchange", pipelined_exposed_s, attention_s, plan.context_count)
+    if shared_s > 0 and software.overlap_slowdown_frac > 0:
+        _extra(
+            works, "slowed by exchange", shared_s * software.overlap_slowdown_frac, software, "overlap_slowdown_frac"
+        )
+    _add_launches(works, clock)
+    return works
+
+
+def _add_conditions(works: Works, products_s: float, plan: TrainingPlan, clock: Clock) -> None:
+    """What a benchmark of one chip does not have: real values, and the slowest of many chips."""
+    software, chip = clock.software, clock.system.chip
+    real = software.real_data_frac.get(chip.architecture, 1.0)
+    if real < 1:
+        _extra(works, "power of real values", products_s * (1.0 / real - 1.0), software, "real_data_frac")
+    excess = slowest_excess_frac(software.spread_sigma_frac, plan.devices_count)
+    if excess > 0:
+        _extra(works, "slowest device", total_s(works, *_CLOCKED) * excess, software, "spread_sigma_frac")
+
+
+def _add_launches(works: Works, clock: Clock) -> None:
+    """The host must issue every kernel; what exceeds the device's own time is waiting."""
+    if clock.software.host_launch_s <= 0 or clock.software.graphs:
+        return
+    issue_s = sum(work.kernels_count for work in works.values()) * clock.software.host_launch_s
+    _extra(works, "host launches", max(0.0, issue_s - total_s(works)), clock.software, "host_launch_s")
+
+
+def _extra(works: Works, name: str, time_s: float, software: SoftwareProfile, field: str) -> None:
+    if time_s > 0:
+        add(works, Work(name, time_s, 0.0, 0.0, "", (software.fact_id(field),)))
+
+
+def hide(works: Works, name: str, exposed: object, window_s: float, pieces: float) -> float:
+    """Take off what of `name` hides behind `window_s`, as a negative line; returns the hidden time."""
+    work = works.get(name)
+    if work is None or work.time_s <= 0 or not callable(exposed):
+        return 0.0
+    hidden_s = work.time_s - float(exposed(work.time_s, window_s, pieces))
+    if hidden_s <= 0:
+        return 0.0
+    share = hidden_s / work.time_s
+    add(works, Work(f"{name} hidden", -hidden_s, -share * work.doubt_s, 0.0, "", ()))
+    return hidden_s
+
+
+def _add_full_sharding(
+    whole: Phases, one: Phases, share: LayerShare, shape: LayerShape, plan: TrainingPlan, clock: Clock
+) -> None:
+    """Gathers of weights before each pass of each layer, and the scatter of its gradient, behind the neighbours."""
+    gather, scatter = sharding_exchanges(share.layer, shape, plan, clock)
+    ahead = clock.software.prefetch_layers_count
+    for works, ops, compute_s in (
+        (whole.forward, gather, one.forward_s),
+        (whole.backward, (*gather, *scatter), one.backward_s),
+    ):
+        each_s = total_s(clock.works(ops))
+        for work in clock.works(ops, share.count).values():
+            add(works, work)
+        hidden_s = each_s * share.count - layerwise_exposed_s(each_s, compute_s, share.count, ahead)
+        if hidden_s > 0:
+            doubt_s = works["sharding exchange"].doubt_s * hidden_s / (each_s * share.count)
+            add(works, Work("sharding exchange hidden", -hidden_s, -doubt_s, 0.0, "layerwise-overlap", ()))
+            slowed_s = hidden_s * clock.software.overlap_slowdown_frac
+            _extra(works, "slowed by exchange", slowed_s, clock.software, "overlap_slowdown_frac")
+
+
+def sharding_exchanges(
+    layer: Layer, shape: LayerShape, plan: TrainingPlan, clock: Clock
+) -> tuple[tuple[Repeated, ...], tuple[Repeated, ...]]:
+    """Gather of one layer's weights and scatter of its gradients over the ranks that shard them."""
+    dense, expert = layer_parameters(layer, shape)
+    ranks, expert_ranks = shard_ranks(plan)
+    reduce_bytes = reduce_element_bytes(shape, clock.software)
+    groups = (
+        (dense, RankGroup(size_count=ranks, stride_count=plan.tensor_count)),
+        (expert, RankGroup(size_count=expert_ranks, stride_count=plan.expert_count * shape.expert_tensor_count)),
+    )
+    gathers: list[Repeated] = []
+    scatters: list[Repeated] = []
+    for count, group in groups:
+        if count > 0 and group.size_count > 1:
+            if clock.software.single_rail:  # as if no two ranks shared a node
+                group = replace(group, stride_count=max(group.stride_count, clock.system.devices_per_node_count))
+            gathers.append(_exchange("all_gather", count * shape.stream_bytes, group))
+            scatters.append(_exchange("reduce_scatter", count * reduce_bytes * shape.trainable_frac, group))
+    return tuple(gathers), tuple(scatters)
+
+
+def reduce_element_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes of a gradient on the wire."""
+    return buffer_bytes(shape, replace(software, gradient_precision=software.reduce_precision))
+
+
+def _exchange(kind: CollectiveKind, size: float, group: RankGroup) -> Repeated:
+    return Repeated(op=Collective(name=f"sharding {kind}", kind=kind, message_bytes=size, group=group))

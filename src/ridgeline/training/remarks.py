@@ -1,0 +1,44 @@
+"""Notes that travel with a training estimate: what it leans on and what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ridgeline.core import Note
+from ridgeline.specs import Recurrence
+from ridgeline.training.clock import Clock, attention_family
+from ridgeline.training.job import TrainingJob
+
+
+def remarks(job: TrainingJob, clock: Clock) -> list[Note]:
+    """All notes of one estimate."""
+    return [*_software(job), *_laws(clock), *_model(job)]
+
+
+def _software(job: TrainingJob) -> Iterator[Note]:
+    software = job.software
+    if software.assumed:
+        facts = tuple(software.fact_id(name) for name in software.assumed)
+        yield Note("assumed", f"{software.name or software.id}: {len(facts)} figures are assumed, with ranges", facts)
+    wanted = software.attention
+    if wanted != "unfused" and attention_family(job.calibration, software) != wanted:
+        text = f"no law for attention kernels {wanted!r} on {job.system.chip.id}; those that it prefers are used"
+        yield Note("missing", text, (f"{job.system.chip.id}.efficiency.attention-prefill.{wanted}",))
+
+
+def _laws(clock: Clock) -> Iterator[Note]:
+    for level in ("universal", "published"):
+        if level in clock.levels:
+            yield Note("hint", f"some kernels are timed by laws at level {level!r}, not measured on this device")
+
+
+def _model(job: TrainingJob) -> Iterator[Note]:
+    layers = [run.layer for stack in job.model.stacks for run in stack.runs]
+    if job.model.mtp_parameters_count:
+        yield Note("not-modelled", "multi-token-prediction layers take no part in the step")
+    if any(layer.experts_count for layer in layers):
+        yield Note("not-modelled", "experts are taken to be evenly loaded")
+    if any(isinstance(mixer, Recurrence) for layer in layers for mixer in layer.mixers):
+        yield Note("not-modelled", "scans are timed by their traffic alone")
+    if job.plan.precision in ("nvfp4", "mxfp4", "fp4"):
+        yield Note("not-modelled", "layers that 4-bit recipes keep in wider formats are taken as 4 bit")

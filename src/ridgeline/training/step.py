@@ -1,0 +1,177 @@
+"""One training step, from kernels and collectives to the clock on the wall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ridgeline.core import Breakdown, Interval, combine_independent, leaf, merge, quadrature, total
+from ridgeline.errors import BadPlan
+from ridgeline.specs import RankGroup, TrainingPlan, Transformer
+from ridgeline.training.clock import Clock, Work, Works, add, clock_for, total_s
+from ridgeline.training.job import TrainingEstimate, TrainingJob
+from ridgeline.training.memory import peak_memory
+from ridgeline.training.per_step import step_works
+from ridgeline.training.phases import Phases, stage_phases
+from ridgeline.training.remarks import remarks
+from ridgeline.training.schedule import bubble_s
+from ridgeline.workload.ops import Collective
+from ridgeline.workload.stages import Stage, stages_of
+from ridgeline.workload.training_flop import step_flop
+from ridgeline.workload.training_shapes import layer_shape
+
+
+def estimate_step(job: TrainingJob) -> TrainingEstimate:
+    """Time, memory and sureness of one step of `job`.
+
+    Raises `BadPlan` where the batch does not divide and `MissingFact` where the chip lacks a figure that is needed;
+    other problems of a layout are found by `check_plan`. A layout that does not fit is estimated all the same.
+    """
+    plan, model = job.plan, job.model
+    if plan.micro_batches_count < 1:
+        raise BadPlan(
+            f"global batch {plan.global_batch_count} is less than data degree {plan.data_count} times "
+            f"micro-batch {plan.micro_batch_count}"
+        )
+    clock = clock_for(job.system, job.calibration, job.software)
+    timing = time_step(model, plan, clock)
+    memory = peak_memory(model, plan, job.software)
+    available = job.system.chip.memory_bytes()
+    step_s = timing.tree.value
+    flop = step_flop(model, plan)
+    rate = flop / step_s / plan.devices_count
+    uses = tuple(dict.fromkeys((*timing.tree.facts(), *memory.facts(), *_peak_facts(job))))
+    return TrainingEstimate(
+        plan=plan,
+        step_s=Interval.from_sigma(step_s, timing.sigma),
+        time=timing.tree,
+        memory=memory,
+        memory_available_bytes=available,
+        fits=memory.value <= available,
+        tokens_per_s=plan.global_batch_count * plan.sequence_tokens / step_s,
+        model_flop_per_s_per_device=rate,
+        mfu_frac=rate / job.system.chip.peak(plan.precision, "utilisation of the peak"),
+        bubble_frac=timing.bubble_s / step_s,
+        notes=merge(remarks(job, clock)),
+        uses=uses,
+        models=tuple(dict.fromkeys((*timing.tree.models(), *memory.models()))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StepTiming:
+    """The tree of one step, the log sigma of its total, and the pipeline's waiting in it."""
+
+    tree: Breakdown
+    sigma: float
+    bubble_s: float
+
+
+def time_step(model: Transformer, plan: TrainingPlan, clock: Clock) -> StepTiming:
+    """Time of one step: the slowest stage's micro-batches, the bubble, transfers, and what is done once."""
+    parts = stages_of(model, plan)
+    phases = _all_phases(model, parts, plan, clock)
+    times = [phase.total_s for phase in phases]
+    slowest = phases[times.index(max(times))]
+    count = plan.micro_batches_count
+    waiting_s = bubble_s(times, plan.interleave_count)
+    sends = pipeline_sends(model, plan, clock)
+    last = _last_stage(model, parts, phases, plan, clock)
+    works = [w.scaled(count) for part in (slowest.forward, slowest.recompute, slowest.backward) for w in part.values()]
+    tree = total(
+        "step",
+        "s",
+        [
+            *_phase_trees(slowest, count),
+            *([leaf("pipeline bubble", waiting_s, "s", model="pipeline-bubble")] if plan.pipeline_count > 1 else []),
+            *(work.leaf() for work in sends.values()),
+            *(work.leaf() for work in last.values()),
+        ],
+    )
+    bubble_doubt_s = waiting_s * total_doubt(works) / max(sum(w.time_s for w in works), 1e-30)  # src: rl-numerics
+    terms = [*works, Work("bubble", waiting_s, bubble_doubt_s, 0.0, "", ()), *sends.values(), *last.values()]
+    return StepTiming(tree, _sigma(terms, clock), waiting_s)
+
+
+def total_doubt(works: list[Work]) -> float:
+    """Sum of the doubts [s]."""
+    return sum(work.doubt_s for work in works)
+
+
+def _all_phases(model: Transformer, parts: tuple[Stage, ...], plan: TrainingPlan, clock: Clock) -> list[Phases]:
+    """Phases of each stage; stages that hold the same are computed once."""
+    known: dict[tuple[object, ...], Phases] = {}
+    found = []
+    for stage in parts:
+        key = (stage.shares, stage.embedding, stage.head)
+        if key not in known:
+            known[key] = stage_phases(model, stage, plan, clock)
+        found.append(known[key])
+    return found
+
+
+def _phase_trees(phases: Phases, count: int) -> list[Breakdown]:
+    named = (("forward", phases.forward), ("recompute", phases.recompute), ("backward", phases.backward))
+    return [total(name, "s", [work.scaled(count).leaf() for work in works.values()]) for name, works in named if works]
+
+
+def pipeline_sends(model: Transformer, plan: TrainingPlan, clock: Clock) -> Works:
+    """Transfers between stages that nothing hides.
+
+    Each micro-batch crosses the boundary of the slowest stage once each way for each virtual stage; the tensor group
+    shares the load (each rank sends its part, and the parts are gathered inside the node where the stream is not in
+    shards anyway). Overlapped, only the ramps at both ends of the step show.
+    """
+    if plan.pipeline_count == 1:
+        return {}
+    shape = layer_shape(plan)
+    size = shape.rows * model.hidden_count * shape.stream_bytes
+    per_stage = plan.devices_count // plan.pipeline_count
+    across = RankGroup(size_count=plan.pipeline_count, stride_count=per_stage)
+    share = size / plan.tensor_count
+    ops = [Collective(name="pipeline send", kind="send", message_bytes=share, group=across)]
+    if plan.tensor_count > 1 and not shape.sequence_parallel:
+        ops.append(Collective(name="pipeline gather", kind="all_gather", message_bytes=size, group=shape.tensor_group))
+    overlapped = clock.software.pipeline_overlap and plan.interleave_count > 1
+    crossings = 2 * (plan.pipeline_count - 1) + (
+        0 if overlapped else 2 * plan.micro_batches_count * plan.interleave_count
+    )
+    found: Works = {}
+    for op in ops:
+        timed = clock.time(op)
+        doubt_s = crossings * timed.time_s * timed.sigma
+        add(found, Work(timed.work, crossings * timed.time_s, doubt_s, 0.0, timed.model, timed.uses))
+    return found
+
+
+def _last_stage(
+    model: Transformer, parts: tuple[Stage, ...], phases: list[Phases], plan: TrainingPlan, clock: Clock
+) -> Works:
+    """The once-a-step work that ends last: later stages start theirs while earlier ones still run backward."""
+    best: Works = {}
+    best_s = -1.0
+    ahead_s = 0.0
+    for index, stage in enumerate(parts):
+        if index in (0, 1, len(parts) - 1):
+            works = step_works(model, stage, plan, clock, phases[index])
+            if total_s(works) - ahead_s > best_s:
+                best, best_s = works, total_s(works) - ahead_s
+                if ahead_s > 0:
+                    best = {**works, "done in the bubble": Work("done in the bubble", -ahead_s, 0.0, 0.0, "", ())}
+        ahead_s += phases[index].backward_s / plan.interleave_count
+    return best
+
+
+def _sigma(terms: list[Work], clock: Clock) -> float:
+    """Log sigma of the step: kernels of one law err together, laws independently, the software on top."""
+    families: dict[str, list[float]] = {}
+    for work in terms:
+        family = families.setdefault(work.name.removesuffix(" hidden"), [0.0, 0.0])
+        family[0] += work.time_s
+        family[1] += work.doubt_s
+    pairs = [(max(time_s, 0.0), doubt_s / time_s if time_s > 0 else 0.0) for time_s, doubt_s in families.values()]
+    return quadrature(combine_independent(pairs), clock.software.release_sigma)
+
+
+def _peak_facts(job: TrainingJob) -> tuple[str, ...]:
+    chip = job.system.chip
+    return (chip.fact_id(f"peak_dense_flop_per_s.{chip.peak_key(job.plan.precision)}"),)
