@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.catalog import build
+from ridgeline.catalog.engines import engine_for, engine_of
 from ridgeline.catalog.fields import DEVICE_FIELDS, LAW_LEVELS, LINK_FIELDS, SYSTEM_FIELDS
 from ridgeline.catalog.records import RECORD_KINDS, Fact, ModelRecord, Source
 from ridgeline.catalog.shelf import Shelf, resolve_extends, shipped_blob
 from ridgeline.core import FrozenMap, Note
 from ridgeline.errors import BadFact, CatalogError, MissingFact, UnknownName
-from ridgeline.specs import Calibration, Chip, Law, Link, Price, System
+from ridgeline.specs import Calibration, Chip, EngineProfile, Law, Link, Price, System
 
 ENTRY_POINTS = "ridgeline.catalog"
 _SINGULAR = {"devices": "device", "links": "link", "systems": "system", "models": "model", "engines": "engine"}
@@ -163,6 +164,23 @@ class Catalog:
                 if key not in best or rank < best[key][0]:
                     best[key] = (rank, law)
         return Calibration(chip=chip.id, laws=FrozenMap({key: law for key, (_, law) in sorted(best.items())}))
+
+    def engine(self, name: str, version: str | None = None, date: str = "") -> EngineProfile:
+        """A serving engine at a version (or as it was at a date, else its newest record); see `engines.engine_for`.
+
+        `name` is the engine's id or alias, or the id of one of its versions.
+        """
+        id = self.resolve("engines", name)
+        if version is None and not date:
+            return engine_of(self.record("engines", id))
+        root = self._engine_root(id)
+        every = [self.record("engines", other) for other in self.ids("engines") if self._engine_root(other) == root]
+        return engine_for(every, version, date)
+
+    def _engine_root(self, id: str) -> str:
+        """The engine that a version's record started from."""
+        start = self.record("engines", id).get("extends")
+        return id if start is None else self._engine_root(start)
 
     # Provenance
 

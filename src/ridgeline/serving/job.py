@@ -46,18 +46,18 @@ class ServingJob:
     @property
     def max_batch_count(self) -> float:
         """Sequences that the scheduler lets run at once: the plan's limit, else the engine's (inf: none)."""
-        for limit in (self.plan.max_batch_count, self.engine.max_batch_count):
-            if limit is not None:
-                return float(limit)
-        return float("inf")
+        limit = self.plan.max_batch_count
+        if limit is None:
+            limit = self.engine.batch_limits(self.system.chip)[0]
+        return float("inf") if limit is None else float(limit)
 
     @property
     def max_batch_tokens(self) -> float:
         """Tokens that the scheduler puts in one step: the plan's limit, else the engine's (inf: none)."""
-        for limit in (self.plan.max_batch_tokens, self.engine.max_batch_tokens):
-            if limit is not None:
-                return float(limit)
-        return float("inf")
+        limit = self.plan.max_batch_tokens
+        if limit is None:
+            limit = self.engine.batch_limits(self.system.chip)[1]
+        return float("inf") if limit is None else float(limit)
 
     def with_load(self, **changes: object) -> ServingJob:
         """The same job under another load."""

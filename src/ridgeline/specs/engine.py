@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ridgeline.core import FrozenMap
+from ridgeline.specs.chip import Chip
 
 Admission = Literal["no-evict", "evict"]
 PoolBasis = Literal["total", "free", "static", "none"]
@@ -38,6 +39,8 @@ class EngineProfile:
     `window_cache`: windowed layers keep only their window.
     Scheduling: `max_batch_count`, `max_batch_tokens` a step; `mixed_steps`: prompts are processed in the same steps
     as running sequences; `admission` "no-evict" keeps room for a request's last token before it starts.
+    Engines that choose limits by device have a second pair, `small_batch_count` and `small_batch_tokens`, for devices
+    with less than `large_device_bytes` of memory and for `small_architectures`.
     `bucket_tokens`: shapes are compiled, lengths padded up to powers of two from this one (0: dynamic shapes).
     `facts` maps a field to its fact id; `assumed` names the fields that rest on an assumption.
     """
@@ -64,6 +67,10 @@ class EngineProfile:
     window_cache: bool = True
     max_batch_count: int | None = None
     max_batch_tokens: int | None = None
+    small_batch_count: int | None = None
+    small_batch_tokens: int | None = None
+    large_device_bytes: float = 0.0
+    small_architectures: tuple[str, ...] = ()
     mixed_steps: bool = True
     admission: Admission = "no-evict"
     batching: Batching = "continuous"
@@ -75,6 +82,13 @@ class EngineProfile:
     def fact_id(self, field_name: str) -> str:
         """Id of the fact behind a field, for `uses`."""
         return self.facts.get(field_name, f"{self.id}.{field_name}")
+
+    def batch_limits(self, chip: Chip) -> tuple[int | None, int | None]:
+        """Most sequences and most tokens of a step that the engine allows by default on `chip` (None: no limit)."""
+        small = chip.architecture in self.small_architectures or chip.memory_bytes() < self.large_device_bytes
+        if small and self.large_device_bytes > 0:
+            return self.small_batch_count, self.small_batch_tokens
+        return self.max_batch_count, self.max_batch_tokens
 
     def with_(self, **changes: object) -> EngineProfile:
         """The profile with some fields changed (options that a user sets on the engine)."""
