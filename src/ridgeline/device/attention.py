@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeline.core import model
-from ridgeline.device.rates import LARGEST_COUNT, Rates
+from ridgeline.device.rates import LARGEST_COUNT, Rates, smooth_max
 from ridgeline.specs import Law
 
 Number = Any  # a float or an array of floats
 
-_QUERY_TILE = 128.0  # src: ridgeline-kernel-laws
 _KEY_BLOCK = 64.0  # src: ridgeline-kernel-laws
 _SPLIT_KEYS = 128.0  # src: ridgeline-kernel-laws
 _SPLIT_MAX = 128.0  # src: ridgeline-kernel-laws
@@ -60,7 +59,9 @@ class PrefillLaw:
     `score_cycles`: exponential cost of one score on one unit, per cycle. `memory_frac`: achieved share of bandwidth.
     `pack_groups` 1 where queries of one group of heads share a tile if they are short (0: not).
     `backward_flop_ratio`, `backward_rate_ratio`: work of the gradient kernel over the forward one, and its achieved
-    rate over the forward one. `smooth_count`: exponent of the smooth maxima.
+    rate over the forward one. `smooth_count`: exponent of the smooth maximum of compute and memory. `tile_queries`:
+    queries that one block of threads handles. `balance_count`: exponent of the smooth maximum of mean load and longest
+    block (how badly uneven blocks are spread). `replay_s`: what a benchmark that replays one operation adds.
     """
 
     launch_cycles: float
@@ -72,6 +73,9 @@ class PrefillLaw:
     backward_flop_ratio: float
     backward_rate_ratio: float
     smooth_count: float
+    tile_queries: float
+    balance_count: float
+    replay_s: float = 0.0
 
 
 @cache
@@ -122,8 +126,8 @@ def prefill_s(scores: Scores, law: PrefillLaw, rates: Rates) -> AttentionTime:
     """Time of a fused (tiled, online-softmax) attention over many queries.
 
     scores: shape; floats or arrays. law, rates: records. Returns AttentionTime [s].
-    Equation: tiles of 128 queries, blocks of 64 keys, only blocks that the mask touches; cycles of a block =
-    128 x 64 x (2 (dk + dv) / (e R) + x), R = peak per unit and cycle, x = exponential cost; compute = smooth maximum
+    Equation: tiles of r queries, blocks of 64 keys, only blocks that the mask touches; cycles of a block =
+    r x 64 x (2 (dk + dv) / (e R) + x), R = peak per unit and cycle, x = exponential cost; compute = smooth maximum
     of the mean load of a unit and the longest tile; T = launch + smooth maximum of compute and bytes.
     Assumes one tile a unit at a time; does not model split keys in prefill.
     """
@@ -132,31 +136,25 @@ def prefill_s(scores: Scores, law: PrefillLaw, rates: Rates) -> AttentionTime:
         for x in (scores.batch, scores.queries, scores.keys, scores.heads, scores.kv_heads)
     )
     group = h / kv
-    packed = law.pack_groups * (q < _QUERY_TILE)
+    packed = law.pack_groups * (q < law.tile_queries)
     rows = np.where(packed > 0, q * group, q)
-    tiles = np.ceil(rows / _QUERY_TILE)
+    tiles = np.ceil(rows / law.tile_queries)
     mean_keys = visible_keys(q, s, scores.window, scores.causal)
-    # The mask cuts tiles along a diagonal: half a tile of queries and half a block of keys are done in vain on average.
-    edge = (np.minimum(q, _QUERY_TILE) + _KEY_BLOCK) / 2 if scores.causal else _KEY_BLOCK / 2
-    blocks = np.maximum(np.minimum(mean_keys + edge, np.ceil(s / _KEY_BLOCK) * _KEY_BLOCK) / _KEY_BLOCK, 1.0)
-    longest = np.ceil(np.minimum(s, np.asarray(scores.window) + _QUERY_TILE) / _KEY_BLOCK)
+    # Tiles that the mask cuts are done in whole blocks: half a tile of keys in vain at each ragged end.
+    windowed = np.asarray(scores.window) < s
+    edge = law.tile_queries / 2 * (1.0 * scores.causal + 1.0 * windowed)
+    blocks = np.maximum(np.minimum(mean_keys + edge, s) / _KEY_BLOCK, 1.0)
+    longest = np.ceil(np.minimum(s, np.asarray(scores.window) + law.tile_queries) / _KEY_BLOCK)
     flop = 2.0 * (np.asarray(scores.key_dim) + scores.value_dim)
-    block_cycles = _QUERY_TILE * _KEY_BLOCK * (flop / (rates.unit_flop_per_cycle * law.compute_frac) + law.score_cycles)
+    block_cycles = (
+        law.tile_queries * _KEY_BLOCK * (flop / (rates.unit_flop_per_cycle * law.compute_frac) + law.score_cycles)
+    )
     count = b * np.where(packed > 0, kv, h) * tiles
     mean_load = np.maximum(count / rates.unit_count, 0.0) * (blocks * block_cycles + law.block_cycles)
-    compute_s = smooth_max(mean_load, longest * block_cycles + law.block_cycles, law.smooth_count) / rates.clock_hz
+    compute_s = smooth_max(mean_load, longest * block_cycles + law.block_cycles, law.balance_count) / rates.clock_hz
     memory_s = attention_bytes(scores) / (law.memory_frac * rates.bandwidth_bytes_per_s)
     launch_s = law.launch_cycles / rates.clock_hz
     return AttentionTime(launch_s + smooth_max(compute_s, memory_s, law.smooth_count), compute_s, memory_s, launch_s)
-
-
-def smooth_max(one: Number, other: Number, power: float) -> Number:
-    """(one^p + other^p)^(1/p): above both, close to the larger for large p.
-
-    >>> round(float(smooth_max(3.0, 4.0, 2.0)), 6)
-    5.0
-    """
-    return (np.asarray(one) ** power + np.asarray(other) ** power) ** (1.0 / power)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +163,10 @@ class DecodeLaw:
 
     `launch_cycles`: floor. `feed_bytes_per_cycle`: what one unit can take in. `block_cycles`: each wave of blocks.
     `split_s`: combining a split over keys. `memory_frac`: achieved share of bandwidth. `cache_gain`: cache rate over
-    memory rate for caches that stay resident. `head_s`: cost of each head and sequence. `split_groups_only` 1 where
-    keys are split only for grouped queries. `smooth_count`: exponent of the smooth maximum.
+    memory rate for caches that stay resident. `head_s`: cost of each head and sequence. `compute_frac`: achieved share
+    of the matrix peak (bounds latent attention only). `split_groups_only` 1 where keys are split only for grouped
+    queries. `smooth_count`: exponent of the smooth maximum. `replay_s`: what a benchmark that replays one operation
+    adds.
     """
 
     launch_cycles: float
@@ -176,8 +176,10 @@ class DecodeLaw:
     memory_frac: float
     cache_gain: float
     head_s: float
+    compute_frac: float
     split_groups_only: float
     smooth_count: float
+    replay_s: float = 0.0
 
 
 @cache
@@ -214,7 +216,12 @@ def decode_s(scores: Scores, cache_bytes: Number, law: DecodeLaw, rates: Rates, 
     bases = b * kv * np.ceil(group / _GROUP_TILE)
     waves = np.ceil(bases * split / rates.unit_count)
     feed_bytes_per_s = law.feed_bytes_per_cycle * rates.clock_hz
-    wave_s = read / (b * kv) / split / feed_bytes_per_s + law.block_cycles / rates.clock_hz
+    rows = np.ceil(group / _GROUP_TILE) * _GROUP_TILE
+    flop = 2.0 * rows * np.minimum(s, window[..., None]) * (np.asarray(scores.key_dim) + scores.value_dim)[..., None]
+    unit_s = np.maximum(
+        read / (b * kv) / feed_bytes_per_s, flop * rates.unit_count / (law.compute_frac * rates.peak_flop_per_s)
+    )
+    wave_s = unit_s / split + law.block_cycles / rates.clock_hz
     options = waves * wave_s + np.where(split > 1, law.split_s, 0.0)
     blocks_s = np.where(split <= allowed, options, np.inf).min(axis=-1)
     warm = 1.0 / (1.0 + (read[..., 0] / rates.cache_bytes) ** 4) if resident else 0.0  # src: ridgeline-kernel-laws

@@ -11,7 +11,7 @@ fractions and a floor.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -98,6 +98,12 @@ def tile_law(law: Law) -> TileLaw:
     return TileLaw(**dict(law.parameters), tiles=law.tiles or COMMON_TILES)
 
 
+@cache
+def refed(law: TileLaw, peak_ratio: float) -> TileLaw:
+    """The law for another precision with `peak_ratio` times the peak: a unit takes in the same bytes per cycle."""
+    return replace(law, feed_flop_per_byte=law.feed_flop_per_byte * peak_ratio)
+
+
 class _Menu(NamedTuple):
     """What does not depend on the shape: tiles down, splits across, and times of one unit for one step in k."""
 
@@ -126,7 +132,7 @@ def _menu(law: TileLaw, rates: Rates, a_bytes: float, b_bytes: float) -> _Menu:
     valid={"m": (1, LARGEST_COUNT), "n": (1, LARGEST_COUNT), "k": (1, LARGEST_COUNT)},
     dimensional=False,  # parameters and rates come in records, which the rescaling test cannot see
 )
-def tiled_gemm_s(product: Product, law: TileLaw, rates: Rates, weight_copies: float, resident: bool) -> GemmTime:
+def tiled_gemm_s(product: Product, law: TileLaw, rates: Rates, weight_copies: Number, resident: bool) -> GemmTime:
     """Time of C[m, n] = A[m, k] B[k, n] on a part with compute units, clock and cache.
 
     product: shapes and bytes an element; floats, or arrays that broadcast (their shape is that of the answer).
@@ -147,6 +153,7 @@ def tiled_gemm_s(product: Product, law: TileLaw, rates: Rates, weight_copies: fl
     shape = (product.m, product.n, product.k, product.batch_count)
     scalar = all(isinstance(x, (float, int)) for x in shape)
     m, n, k, batch = shape if scalar else (np.asarray(x, dtype=np.float64)[..., None, None] for x in shape)
+    copies = weight_copies if scalar or not np.ndim(weight_copies) else np.asarray(weight_copies)[..., None, None]
     step = _STEP_BYTES / max(product.a_bytes, product.b_bytes)
     work_one_s = menu.step_s * (np.ceil(k / (menu.split * step)) * step)
     blocks = np.ceil(m / menu.rows) * np.ceil(n / menu.columns) * (batch / rates.unit_count) * menu.split
@@ -154,7 +161,7 @@ def tiled_gemm_s(product: Product, law: TileLaw, rates: Rates, weight_copies: fl
     work_s = waves * work_one_s
     wave_s = law.wave_k_count * 2.0 * _REFERENCE_TILE**2 * rates.unit_count / (law.compute_frac * rates.peak_flop_per_s)
     launch_s, ramp_s = law.launch_cycles / rates.clock_hz, law.ramp_cycles / rates.clock_hz
-    memory_s = _memory_s((m, n, k, batch), product, law, rates, weight_copies, resident)
+    memory_s = _memory_s((m, n, k, batch), product, law, rates, copies, resident)
     power = law.smooth_count
     times = (((launch_s - wave_s) + waves * wave_s + work_s) ** power + (ramp_s + memory_s) ** power) ** (1.0 / power)
     partial_s = _PARTIAL_BYTES * batch * m * n / (_PARTIAL_SPEEDUP * rates.bandwidth_bytes_per_s)
@@ -184,15 +191,15 @@ def _cheapest(
 
 
 def _memory_s(
-    shape: tuple[Number, ...], product: Product, law: TileLaw, rates: Rates, copies: float, resident: bool
+    shape: tuple[Number, ...], product: Product, law: TileLaw, rates: Rates, copies: Number, resident: bool
 ) -> Number:
     """Time of the operands, at memory rate or, for what is left in the cache, at the cache's."""
     m, n, k, batch = shape
     a, b, c = batch * m * k * product.a_bytes, batch * k * n * product.b_bytes, batch * m * n * product.c_bytes
     weighted_c = law.output_weight * c
     cache = rates.cache_bytes
-    warm = 0.0
-    if copies < math.inf:
+    warm: Number = 0.0
+    if np.ndim(copies) or copies < math.inf:
         warm = b * _warm((copies * b + a + c) / cache)
     if resident:
         warm = warm + (a + weighted_c) * _warm((a + b + c) / cache)

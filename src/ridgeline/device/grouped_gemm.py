@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeline.core import model
-from ridgeline.device.attention import smooth_max
+from ridgeline.device.rates import smooth_max
 from ridgeline.specs import Law
 
 Number = Any  # a float or an array of floats

@@ -124,9 +124,11 @@ def gemm_times(
     """The array form: times of many products in one precision on one chip, without records."""
     if "feed_flop_per_byte" in law.parameters:
         rates = rates_of(chip, precision, "time of a matrix product")
-        return gemm.tiled_gemm_s(
-            product, gemm.tile_law(law), rates, context.weight_copies_count, context.resident_activations
-        )
+        tiles = gemm.tile_law(law)
+        own = law.kind.partition(".")[2]
+        if own and own != LAW_PRECISION.get(precision, precision) and chip.has_peak(own):
+            tiles = gemm.refed(tiles, rates.peak_flop_per_s / chip.peak(own))
+        return gemm.tiled_gemm_s(product, tiles, rates, context.weight_copies_count, context.resident_activations)
     return gemm.systolic_gemm_s(
         product, gemm.systolic_law(law), chip.peak(precision), chip.need("memory_bandwidth_bytes_per_s")
     )
@@ -252,16 +254,19 @@ def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: 
 
 def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
     _, law = find_law(calibration, ("elementwise",), "a law for element-wise work")
-    bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of element-wise work")
-    cache = (chip.l2_bytes or 0.0) if context.resident_activations else 0.0
     figures = elementwise.elementwise_law(law, op.kind, context.fused)
-    moved = elementwise.elementwise_s(op.bytes, op.launches_count, figures, bandwidth, cache)
-    compute_s = op.flop / chip.peak("fp32") if op.flop > 0 and chip.has_peak("fp32") else 0.0
-    time = attention.AttentionTime(
-        max(moved.time_s, compute_s + moved.launch_s), compute_s, moved.memory_s, moved.launch_s
+    stream = elementwise.Stream(
+        chip.need("memory_bandwidth_bytes_per_s", "time of element-wise work"),
+        (chip.l2_bytes or 0.0) if context.resident_activations else 0.0,
+        (chip.unit_count or 0.0) * (chip.clock_hz or 0.0),
     )
+    moved = elementwise.elementwise_s(op.bytes, op.launches_count, figures, stream)
+    flop_s = op.flop / chip.peak("fp32") if op.flop > 0 and chip.has_peak("fp32") else 0.0
+    compute_s = max(float(moved.unit_s), flop_s)
+    time_s = max(float(moved.time_s), flop_s + float(moved.launch_s))
+    time = attention.AttentionTime(time_s, compute_s, moved.memory_s, moved.launch_s)
     facts = (chip.fact_id("memory_bandwidth_bytes_per_s"),)
-    limiter = chip.fact_id("peak_dense_flop_per_s.fp32")
+    limiter = f"{law.fact}.{op.kind}" if flop_s < compute_s else chip.fact_id("peak_dense_flop_per_s.fp32")
     return _answer(time, chip, law, law.sigma, "elementwise", facts, limiter)
 
 

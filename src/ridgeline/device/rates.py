@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ridgeline.errors import MissingFact
 from ridgeline.specs import Calibration, Chip, Law
+
+Number = Any  # a float or an array of floats
 
 # Shapes up to this count were measured.
 LARGEST_COUNT = 2**20  # src: aiconfigurator-core
@@ -63,3 +68,12 @@ def find_law(calibration: Calibration, keys: Iterable[str], why: str) -> tuple[s
         if key in calibration.laws:
             return key, calibration.laws[key]
     raise MissingFact(f"{calibration.chip}.efficiency.{wanted[0]}", why)
+
+
+def smooth_max(one: Number, other: Number, power: float) -> Number:
+    """(one^p + other^p)^(1/p): above both, close to the larger for large p.
+
+    >>> round(float(smooth_max(3.0, 4.0, 2.0)), 6)
+    5.0
+    """
+    return (np.asarray(one) ** power + np.asarray(other) ** power) ** (1.0 / power)

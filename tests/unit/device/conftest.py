@@ -22,6 +22,8 @@ GEMM = {
 }
 PREFILL = {
     "launch_cycles": 8000.0,
+    "tile_queries": 128.0,
+    "balance_count": 2.0,
     "block_cycles": 3000.0,
     "compute_frac": 0.75,
     "score_cycles": 0.02,
@@ -39,6 +41,7 @@ DECODE = {
     "memory_frac": 0.8,
     "cache_gain": 2.0,
     "head_s": 0.0,
+    "compute_frac": 0.7,
     "split_groups_only": 0.0,
     "smooth_count": 2.0,
 }
@@ -52,7 +55,8 @@ MOE = {
 }
 ELEMENTWISE = {
     "default.memory_frac": 0.75,
-    "default.cached_frac": 1.5,
+    "default.unit_bytes_per_cycle": 1e3,
+    "default.cached_bytes_per_cycle": 18.0,
     "default.launch_s": 2e-6,
     "norm.memory_frac": 0.35,
     "fused.memory_frac": 0.85,

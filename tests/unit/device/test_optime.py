@@ -150,7 +150,7 @@ def test_elementwise_kinds_and_cache(chip: Chip, calibration: Calibration) -> No
     assert norm.memory_s == pytest.approx(1e9 / (0.35 * 3e12), rel=1e-3)
     assert other.memory_s == pytest.approx(1e9 / (0.75 * 3e12), rel=1e-3)
     small = op_time(Elementwise(name="s", kind="residual", bytes=1e6), chip, calibration)
-    assert small.memory_s == pytest.approx(1e6 / (1.5 * 3e12), rel=1e-3)
+    assert small.memory_s == pytest.approx(1e6 / (18 * 128 * 2e9), rel=1e-3)
     fused = op_time(Elementwise(name="n", kind="norm", bytes=1e9), chip, calibration, KernelContext(fused=True))
     assert fused.memory_s == pytest.approx(1e9 / (0.85 * 3e12), rel=1e-3)
 
