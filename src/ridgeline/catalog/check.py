@@ -46,7 +46,20 @@ def _references(kind: str, record: Record) -> Iterator[tuple[str, str, str]]:
                 yield "links", facts[key]["value"], f"facts.{key}"
     elif kind == "systems":
         yield "devices", record["chip"], "chip"
+        for name in record.get("default_for", ()):
+            yield "devices", name, "default_for"
         for level in record.get("levels", ()):
             yield "links", level["link"], f"levels.{level['name']}.link"
-    elif kind in ("prices", "efficiency", "labels") and record.get("device"):
+    elif kind == "labels":
+        yield from _label_references(record)
+    elif kind in ("prices", "efficiency") and record.get("device"):
         yield "devices", record["device"], "device"
+
+
+def _label_references(record: Record) -> Iterator[tuple[str, str, str]]:
+    """What a label names, in general and in the rows of single sources."""
+    targets = {"device": "devices", "cpu": "devices", "system": "systems"}
+    for place, entry in ((record["id"], record), *record.get("by_source", {}).items()):
+        for key, target in targets.items():
+            if entry.get(key):
+                yield target, entry[key], f"{place}: {key}"

@@ -138,6 +138,8 @@ def _explain(model: type[schema.Strict], problem: Any, where: str) -> str:
     if problem["type"] == "extra_forbidden":
         names = _key_names(model if len(parts) == 1 else None)
         return f"{place}: unknown key{_nearest(parts[-1], names)}; allowed: {', '.join(names)}"
+    if problem["type"] == "missing":
+        return f"{place}: missing"
     got = problem.get("input")
     shown = repr(got) if isinstance(got, (str, int, float, bool)) or got is None else type(got).__name__
     message = problem["msg"].removeprefix("Value error, ")
@@ -270,6 +272,7 @@ def _system(item: schema.SystemIn, where: str) -> Record:
         "host": host,
         "sizes": item.sizes,
         "cloud": item.cloud,
+        "default_for": item.default_for,
         "levels": levels,
         "src": [item.src] if isinstance(item.src, str) else item.src,
         "at": item.at,

@@ -15,7 +15,7 @@ from typing import Any
 from ridgeline.catalog import build
 from ridgeline.catalog.engines import engine_for, engine_of
 from ridgeline.catalog.fields import DEVICE_FIELDS, LAW_LEVELS, LINK_FIELDS, SYSTEM_FIELDS
-from ridgeline.catalog.records import RECORD_KINDS, Fact, ModelRecord, Source
+from ridgeline.catalog.records import RECORD_KINDS, Fact, Label, ModelRecord, Source
 from ridgeline.catalog.shelf import Shelf, resolve_extends, shipped_blob
 from ridgeline.core import FrozenMap, Note
 from ridgeline.errors import BadFact, CatalogError, MissingFact, UnknownName
@@ -219,14 +219,43 @@ class Catalog:
 
     def device_for_label(self, text: str) -> str:
         """The device that a label in somebody's table means: an exact entry of labels.yaml, or an id or alias."""
-        if (label := self._shelf.get("labels", text)) is not None:
-            if label.get("device"):
-                return self.resolve("devices", label["device"], label["file"])
-            raise CatalogError(f"label {text!r} names no single device: {label.get('note', 'no reason given')}")
-        try:
-            return self.resolve("devices", text)
-        except UnknownName:
-            raise UnknownName("device label", text, [*self.ids("labels"), *self.ids("devices")]) from None
+        return self.label(text).device
+
+    def label(self, text: str, source: str = "") -> Label:
+        """What a label means, in the rows of the source with exactly the title `source` where that differs.
+
+        `CatalogError` with the reason where it means no single device, `UnknownName` where it is no entry of
+        labels.yaml and no id or alias of a device.
+        """
+        found = self._shelf.get("labels", text)
+        if found is None:
+            try:
+                device = self.resolve("devices", text)
+            except UnknownName:
+                raise UnknownName("device label", text, [*self.ids("labels"), *self.ids("devices")]) from None
+            return Label(text=text, device=device, system=self.standard_system(device))
+        if not found.get("device"):
+            raise CatalogError(f"label {text!r} names no single device: {found['note']}")
+        special = found.get("by_source", {}).get(source, {})
+        device = self.resolve("devices", special.get("device") or found["device"], found["file"])
+        system = special.get("system") or (None if special.get("device") else found.get("system"))
+        return Label(
+            text=text,
+            device=device,
+            system=self.resolve("systems", system, found["file"]) if system else self.standard_system(device),
+            devices_count=found.get("devices", 1),
+            cpu=self.resolve("devices", found["cpu"], found["file"]) if found.get("cpu") else "",
+            note=found.get("note", ""),
+        )
+
+    def standard_system(self, device: str) -> str:
+        """The system in which a device is usually used (the one with it in `default_for`); "" where there is none.
+
+        A system of the user's own folders goes before the shipped one.
+        """
+        name = self.resolve("devices", device)
+        found = list(self._shelf.in_scope("systems", name))
+        return found[-1] if found else ""
 
     # The user's own
 

@@ -94,6 +94,23 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a device label in somebody's table means.
+
+    `device` and `system` are ids (`system`: the machine that the label or the source names, else the standard one of
+    the device, "" where there is none). `devices_count` of our devices count as one in the label. `cpu` is the device
+    of rows that ran on the processor of the machine, "" where the label has no such device.
+    """
+
+    text: str
+    device: str
+    system: str = ""
+    devices_count: int = 1
+    cpu: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRecord:
     """A neural network in the catalogue: its configuration (Hugging Face keys) and where that comes from."""
 

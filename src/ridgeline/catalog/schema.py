@@ -164,7 +164,10 @@ class HostIn(Strict):
 
 
 class SystemIn(RecordIn):
-    """A node (slice, rack) and how it scales out. `src` is the source of its structure (counts, topology)."""
+    """A node (slice, rack) and how it scales out. `src` is the source of its structure (counts, topology).
+
+    `default_for` lists the devices whose standard system this is, for tables that name only a device.
+    """
 
     chip: Id | None = None
     devices_per_node: int | None = None
@@ -176,6 +179,7 @@ class SystemIn(RecordIn):
     max_devices: FactIn | int | None = None
     sizes: list[int] = []
     cloud: str = ""
+    default_for: list[Id] = []
     levels: list[LevelIn] = []
 
     @model_validator(mode="after")
@@ -270,13 +274,34 @@ class FreeIn(RecordIn):
     data: dict[str, Any] = {}
 
 
-class LabelIn(Strict):
-    """What a device label in somebody's table means; `device` is empty where it means no single device."""
+class LabelSourceIn(Strict):
+    """What a label means in the rows of one source; what is left out is that of the label."""
 
     device: Id | None = None
     system: Id | None = None
+
+
+class LabelIn(Strict):
+    """What a device label in somebody's table means; `device` is empty where it means no single device.
+
+    `devices` of our devices count as one in the label (two chips on a card, a whole cluster). `system` is given where
+    the label names a machine. `cpu` is the device of rows that say they ran on the processor. `by_source` is keyed by
+    the exact title of a source.
+    """
+
+    device: Id | None = None
+    system: Id | None = None
+    devices: int = Field(default=1, ge=1)
+    cpu: Id | None = None
+    by_source: dict[str, LabelSourceIn] = {}
     note: str = ""
     src: SourceRef | None = None
+
+    @model_validator(mode="after")
+    def _reason(self) -> LabelIn:
+        if self.device is None and not self.note:
+            raise ValueError("a label that means no device needs `note` (the reason)")
+        return self
 
 
 class LabelsIn(Strict):

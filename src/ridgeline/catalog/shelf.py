@@ -60,13 +60,15 @@ class Shelf:
             self._scopes.setdefault(kind, {})[record["id"]] = scope
 
     def in_scope(self, kind: str, *names: str) -> Iterator[str]:
-        """Ids of prices or laws that are about one of `names` (ids of devices, systems, architectures; "*": all)."""
+        """Ids of prices, laws or standard systems of one of `names` (devices, systems, architectures; "*": all)."""
         wanted = set(names)
         return (id for id, scope in self._scopes.get(kind, {}).items() if wanted.intersection(scope))
 
 
 def scope_of(kind: str, record: Record) -> list[str] | None:
-    """What a price or law is about, for the index."""
+    """What a price or law is about, and which devices a system is the standard one of, for the index."""
+    if kind == "systems":
+        return list(record.get("default_for", ())) or None
     if kind == "prices":
         return [name for name in (record.get("system"), record.get("device")) if name]
     if kind == "efficiency":
@@ -173,8 +175,8 @@ def resolve_extends(records: dict[str, dict[str, Record]], base: Shelf | None = 
 
 
 def merged(parent: Record, child: Record) -> Record:
-    """`parent` with everything that `child` gives; facts are merged one by one, aliases are not inherited."""
+    """`parent` with everything that `child` gives; facts are merged one by one, names and standing are not inherited."""
     own = {key: value for key, value in child.items() if key not in ("facts", "extends")}
-    inherited = {key: value for key, value in parent.items() if key not in ("facts", "aliases", "file")}
+    inherited = {key: value for key, value in parent.items() if key not in ("facts", "aliases", "file", "default_for")}
     facts = parent.get("facts", {}) | child.get("facts", {})
     return inherited | own | {"facts": facts, "extends": child["extends"]}
