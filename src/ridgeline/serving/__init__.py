@@ -9,18 +9,34 @@ from ridgeline.serving.estimate import (
     estimate_static_batch,
 )
 from ridgeline.serving.job import ServingJob
+from ridgeline.serving.layouts import (
+    Rejection,
+    best_layout,
+    fewest_devices,
+    layout_problems,
+    precisions_on,
+    serving_layouts,
+    try_layouts,
+)
 from ridgeline.serving.step import OpShare, StepTime, step_time
 
 __all__ = [
     "Capacity",
     "OpShare",
+    "Rejection",
     "ServingEstimate",
     "ServingJob",
     "StepTime",
+    "best_layout",
     "capacity",
     "estimate_encoder",
     "estimate_max_load",
     "estimate_serving",
     "estimate_static_batch",
+    "fewest_devices",
+    "layout_problems",
+    "precisions_on",
+    "serving_layouts",
     "step_time",
+    "try_layouts",
 ]

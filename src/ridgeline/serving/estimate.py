@@ -250,6 +250,7 @@ def _answer(
     replicas, load = job.plan.replica_count, job.load
     sigma = point.sigma
     rate = point.requests_per_s if served_per_s is None else served_per_s
+    at_work = min(1.0, rate / point.requests_per_s)
     # An offered rate that is met is exact; a capacity is as uncertain as the steps.
     requests = Interval.exact(rate) if served_per_s is not None else Interval.from_sigma(rate, sigma)
     requests = requests.scaled(float(replicas))
@@ -288,9 +289,9 @@ def _answer(
         memory=room.memory,
         memory_available_bytes=room.available_bytes,
         fits=room.fits,
-        device_busy_frac=point.device_busy_frac,
-        flop_per_s_per_device=point.flop_per_s,
-        memory_bytes_per_s_per_device=point.moved_bytes_per_s,
+        device_busy_frac=at_work * point.device_busy_frac,
+        flop_per_s_per_device=at_work * point.flop_per_s,
+        memory_bytes_per_s_per_device=at_work * point.moved_bytes_per_s,
         ops=point.mix[0][1].ops,
         notes=_notes(job),
         uses=tuple(dict.fromkeys((*tree.facts(), *room.memory.facts()))),

@@ -79,6 +79,7 @@ def _grouped(group: tuple[Linear, ...], rows: float, touched: float, setting: Se
         touched_count=touched,
         n=sum(item.outputs_count for item in local),
         k=local[0].inputs_count,
+        imbalance_frac=fullest_rank_frac(rows, local[0].experts_count),
         math_precision=used,
         weight_precision=stored,
         activation_precision=used,

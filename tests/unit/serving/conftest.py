@@ -146,15 +146,12 @@ _FLAT = {
     "backward_rate_ratio": 1.0,
     "smooth_count": 64.0,
 }
-_GROUPED = {
-    "launch_s": 0.0,
-    "compute_frac": 1.0,
-    "memory_frac": 1.0,
-    "tile_rows": 1.0,
-    "expert_s": 0.0,
-    "smooth_count": 64.0,
+_SMALL = {
+    "default.memory_frac": 1.0,
+    "default.unit_bytes_per_cycle": 1e9,
+    "default.cached_bytes_per_cycle": 1e9,
+    "default.launch_s": 0.0,
 }
-_SMALL = {"default.memory_frac": 1.0, "default.cached_frac": 1.0, "default.launch_s": 0.0}
 
 
 def _law(kind: str, parameters: dict[str, float]) -> Law:
@@ -175,7 +172,7 @@ ROOF = Calibration(
         {
             "gemm.bf16": _law("gemm.bf16", _PRODUCT),
             "gemm.fp8": _law("gemm.fp8", _PRODUCT),
-            "moe.bf16": _law("moe.bf16", _GROUPED),
+            "moe.bf16": _law("moe.bf16", _PRODUCT),
             "attention-prefill.fa3": _law("attention-prefill.fa3", _FLAT),
             "attention-decode.fa3": _law("attention-decode.fa3", _FLAT),
             "elementwise": _law("elementwise", _SMALL),
