@@ -26,7 +26,9 @@ class Linear:
     be cut finer than their heads; beyond that they are replicated). `experts_count` copies are stored and
     `active_count` of them are used by each token (experts of a mixture); `rows_per_token` differs from 1 where
     the matrix is applied to fewer or more rows than tokens (cross-attention keys, pooler: 1 a sequence is 0).
-    `precision` overrides the precision of its role in a quantised checkpoint.
+    `precision` overrides the precision of its role in a quantised checkpoint. `from_encoder`: it is applied to the
+    encoder's tokens, once a sequence (keys and values of cross-attention); `rows_per_token` is then encoder tokens
+    over tokens of its own stack at full length.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Linear:
     active_count: float = 1.0
     rows_per_token: float = 1.0
     precision: str = ""
+    from_encoder: bool = False
 
     @property
     def matrix_count(self) -> int:
@@ -156,10 +159,16 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    """`repeat_count` times the same layer, in order."""
+    """`repeat_count` times the same layer, in order; `shared`: all of them use one set of weights (ALBERT)."""
 
     layer: Layer
     repeat_count: int = 1
+    shared: bool = False
+
+    @property
+    def stored_count(self) -> int:
+        """Copies of the weights."""
+        return 1 if self.shared else self.repeat_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,13 +193,13 @@ class Stack:
     @property
     def parameters_count(self) -> int:
         """Stored parameters of the stack."""
-        inner = sum(run.repeat_count * run.layer.parameters_count for run in self.runs)
+        inner = sum(run.stored_count * run.layer.parameters_count for run in self.runs)
         return inner + sum(item.parameters_count for item in self.linears) + self.other_parameters_count
 
     @property
     def active_parameters_count(self) -> int:
         """Parameters that one token passes through."""
-        inner = sum(run.repeat_count * run.layer.active_parameters_count for run in self.runs)
+        inner = sum(run.stored_count * run.layer.active_parameters_count for run in self.runs)
         return inner + sum(item.active_parameters_count for item in self.linears) + self.other_parameters_count
 
 
