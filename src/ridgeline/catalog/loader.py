@@ -17,11 +17,13 @@ from ridgeline.catalog.engines import engine_for, engine_of
 from ridgeline.catalog.fields import DEVICE_FIELDS, LAW_LEVELS, LINK_FIELDS, SYSTEM_FIELDS
 from ridgeline.catalog.records import RECORD_KINDS, Fact, Label, ModelRecord, Source
 from ridgeline.catalog.shelf import Shelf, resolve_extends, shipped_blob
+from ridgeline.catalog.software import framework_of, release_at, software_of
 from ridgeline.core import FrozenMap, Note
 from ridgeline.errors import BadFact, CatalogError, MissingFact, UnknownName
-from ridgeline.specs import Calibration, Chip, EngineProfile, Law, Link, Price, System
+from ridgeline.specs import Calibration, Chip, EngineProfile, Law, Link, Price, SoftwareProfile, System
 
 ENTRY_POINTS = "ridgeline.catalog"
+DEFAULT_SOFTWARE = "megatron-core"
 _SINGULAR = {"devices": "device", "links": "link", "systems": "system", "models": "model", "engines": "engine"}
 _FIELDS = {"devices": DEVICE_FIELDS, "links": LINK_FIELDS, "systems": SYSTEM_FIELDS}
 
@@ -181,6 +183,18 @@ class Catalog:
         """The engine that a version's record started from."""
         start = self.record("engines", id).get("extends")
         return id if start is None else self._engine_root(start)
+
+    def software(self, name: str = DEFAULT_SOFTWARE, date: str = "") -> SoftwareProfile:
+        """Training software: a release by id or alias, or, with `date`, the release of its framework then current.
+
+        `date` is ISO and may be a month or a year alone (its end is meant).
+        """
+        record = self.record("software", name)
+        if date:
+            framework = framework_of(record)
+            every = [self.record("software", other) for other in self.ids("software")]
+            record = release_at((item for item in every if framework_of(item) == framework), date)
+        return software_of(record)
 
     # Provenance
 

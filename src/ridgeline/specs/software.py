@@ -22,25 +22,26 @@ TensorOverlap = Literal["none", "backward", "pipelined"]
 class SoftwareProfile:
     """One release of a training framework, as far as it decides time and memory.
 
-    Kernels: `attention` is the family passed to the device laws ("unfused": score matrices go through memory).
+    Kernels: `attention` is the family passed to the device laws ("unfused": score matrices go through memory; "best":
+    what the chip's own engines prefer).
     `fused_*`: whether that chain of element-wise work is one kernel; `fused_kernels`: element-wise work as a whole
     is compiled or hand-fused (else one kernel an operation). `loss`: "eager" (framework cross entropy in fp32),
     "split" (vocabulary-parallel, one kernel an operation), "fused" (compiled), "in-place" (one kernel in 16 bit
     logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout.
     `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
 
-    State: `gradient_precision` of the buffer ("" follows the compute precision), `reduce_precision` on the wire.
+    State: `gradient_precision` of the buffer ("same": the compute precision), `reduce_precision` on the wire.
     `states`: "copy" keeps 16-bit weights beside the optimizer's fp32 master; "master-only" (FSDP) keeps the fp32
     shard alone and casts on gathering. `master_bytes` (0: pure 16-bit training) and `moment_bytes` (both Adam
     moments) per parameter. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone (both orientations).
 
     Overlap: `tensor_overlap` "backward" hides the sum of input gradients (and gathering inputs again) behind the
     weight-gradient GEMM, "pipelined" also cuts the other tensor collectives into pieces that run with their GEMMs;
-    `data_overlap` reduces gradients behind the last backward pass; `gather_overlap` gathers updated weights behind the next forward pass;
+    `data_overlap` reduces gradients behind the last backward pass; `gather_overlap` gathers updated weights behind the
+    next forward pass;
     `pipeline_overlap` hides sends of interleaved schedules; `prefetch_layers_count` layers are gathered ahead by
     full sharding (0: gathered when needed); `context_overlap` hides the exchange of keys and values behind attention.
-    `bucket_bytes` is the size of one gradient bucket. `single_rail`: full sharding moves its traffic without using
-    the links inside a node first, so each device has one network rail to itself and no more.
+    `bucket_bytes` is the size of one gradient bucket.
 
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
@@ -55,7 +56,7 @@ class SoftwareProfile:
     framework: str = ""
     version: str = ""
     date: str = ""
-    attention: str = "fa2"
+    attention: str = "best"
     fused_kernels: bool = True
     fused_softmax: bool = True
     fused_norm: bool = True
@@ -86,7 +87,6 @@ class SoftwareProfile:
     prefetch_layers_count: int = 1
     context_overlap: bool = True
     deduplicated_dispatch: bool = False
-    single_rail: bool = False
     bucket_bytes: float = 0.0
     graphs: bool = False
     host_launch_s: float = 0.0

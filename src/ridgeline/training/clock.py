@@ -198,7 +198,7 @@ def settled(calibration: Calibration) -> Calibration:
 
 def attention_family(calibration: Calibration, software: SoftwareProfile) -> str:
     """The attention kernels to ask the device for: the software's where the chip has a law for them, else its own."""
-    if software.attention == "unfused":
+    if software.attention in ("unfused", "best"):
         return ""
     return software.attention if f"attention-prefill.{software.attention}" in calibration.laws else ""
 

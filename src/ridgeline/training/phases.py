@@ -205,8 +205,6 @@ def sharding_exchanges(
     scatters: list[Repeated] = []
     for count, group in groups:
         if count > 0 and group.size_count > 1:
-            if clock.software.single_rail:  # as if no two ranks shared a node
-                group = replace(group, stride_count=max(group.stride_count, clock.system.devices_per_node_count))
             gathers.append(_exchange("all_gather", count * shape.stream_bytes, group))
             scatters.append(_exchange("reduce_scatter", count * reduce_bytes * shape.trainable_frac, group))
     return tuple(gathers), tuple(scatters)

@@ -21,7 +21,7 @@ def _software(job: TrainingJob) -> Iterator[Note]:
         facts = tuple(software.fact_id(name) for name in software.assumed)
         yield Note("assumed", f"{software.name or software.id}: {len(facts)} figures are assumed, with ranges", facts)
     wanted = software.attention
-    if wanted != "unfused" and attention_family(job.calibration, software) != wanted:
+    if wanted not in ("unfused", "best") and attention_family(job.calibration, software) != wanted:
         text = f"no law for attention kernels {wanted!r} on {job.system.chip.id}; those that it prefers are used"
         yield Note("missing", text, (f"{job.system.chip.id}.efficiency.attention-prefill.{wanted}",))
 

@@ -158,7 +158,7 @@ def _matrices_forward(items: Sequence[Projection], shape: LayerShape) -> list[Re
 
 def _matrices_backward(items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile) -> list[Repeated]:
     buffer = shape.stream_precision
-    if software.fused_wgrad_accumulation and software.gradient_precision:
+    if software.fused_wgrad_accumulation and software.gradient_precision != "same":
         buffer = software.gradient_precision
     found: list[Repeated] = []
     for item in items:

@@ -57,7 +57,7 @@ def state_recipe(precision: str, software: SoftwareProfile) -> StateBytes:
 
     >>> state_recipe("bf16", SoftwareProfile(id="x", gradient_precision="bf16")).total
     16.0
-    >>> state_recipe("fp32", SoftwareProfile(id="x", gradient_precision="")).total
+    >>> state_recipe("fp32", SoftwareProfile(id="x", gradient_precision="same")).total
     16.0
     """
     shape = LayerShape(query_tokens=0.0, sequence_tokens=0.0, precision=precision)

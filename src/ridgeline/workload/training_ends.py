@@ -69,7 +69,7 @@ def head_ops(model: Transformer, shape: LayerShape, software: SoftwareProfile) -
     logits = rows * item.outputs_count
     forward_bytes, backward_bytes, kernels = LOSS_BYTES[software.loss]
     norm = shape.residual_rows * model.hidden_count * shape.stream_bytes
-    buffer = software.gradient_precision or wide
+    buffer = wide if software.gradient_precision == "same" else software.gradient_precision
     gradients = gradient_gemms(item, rows, wide, wide, buffer)
     kept = 0.0 if software.states == "master-only" else item.weights_count * buffer_bytes(shape, software)
     forward: list[Op] = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ridgeline.specs import Layer, SoftmaxAttention
+from ridgeline.specs import Layer, SoftmaxAttention, bytes_per_element
 from ridgeline.specs.software import SoftwareProfile
 from ridgeline.workload.ops import Elementwise, ElementwiseKind, Repeated
 from ridgeline.workload.training_shapes import LayerShape, Projection, branches_count, heads_on_device
@@ -127,7 +127,9 @@ def accumulate(items: Sequence[Projection], shape: LayerShape, software: Softwar
 
 def buffer_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
     """Bytes of one element of the gradient buffer."""
-    return {"": shape.stream_bytes, "fp32": 4.0, "bf16": 2.0, "fp16": 2.0}[software.gradient_precision]  # src: ieee-754
+    if software.gradient_precision == "same":
+        return shape.stream_bytes
+    return max(bytes_per_element(software.gradient_precision), shape.stream_bytes)
 
 
 def rows_of(item: Projection, shape: LayerShape) -> float:
