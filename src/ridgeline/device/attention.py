@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeline.core import model
-from ridgeline.device.rates import LARGEST_COUNT, Rates, smooth_max
+from ridgeline.device.rates import LARGEST_COUNT, Rates, parameters_of, smooth_max
 from ridgeline.specs import Law
 
 Number = Any  # a float or an array of floats
@@ -22,6 +22,8 @@ _KEY_BLOCK = 64.0  # src: ridgeline-kernel-laws
 _SPLIT_KEYS = 128.0  # src: ridgeline-kernel-laws
 _SPLIT_MAX = 128.0  # src: ridgeline-kernel-laws
 _GROUP_TILE = 64.0  # src: ridgeline-kernel-laws
+_CACHE_EDGE = 16.0  # src: ridgeline-kernel-laws
+_FAR = 1e3  # src: ridgeline-kernel-laws
 
 
 class AttentionTime(NamedTuple):
@@ -81,7 +83,7 @@ class PrefillLaw:
 @cache
 def prefill_law(law: Law) -> PrefillLaw:
     """The record form of a `Law` of kind "attention-prefill..."."""
-    return PrefillLaw(**dict(law.parameters))
+    return PrefillLaw(**parameters_of(law))
 
 
 def visible_keys(queries: Number, keys: Number, window: Number, causal: bool) -> Number:
@@ -185,7 +187,7 @@ class DecodeLaw:
 @cache
 def decode_law(law: Law) -> DecodeLaw:
     """The record form of a `Law` of kind "attention-decode..."."""
-    return DecodeLaw(**dict(law.parameters))
+    return DecodeLaw(**parameters_of(law))
 
 
 @model(
@@ -224,7 +226,7 @@ def decode_s(scores: Scores, cache_bytes: Number, law: DecodeLaw, rates: Rates, 
     wave_s = unit_s / split + law.block_cycles / rates.clock_hz
     options = waves * wave_s + np.where(split > 1, law.split_s, 0.0)
     blocks_s = np.where(split <= allowed, options, np.inf).min(axis=-1)
-    warm = 1.0 / (1.0 + (read[..., 0] / rates.cache_bytes) ** 4) if resident else 0.0  # src: ridgeline-kernel-laws
+    warm = 1.0 / (1.0 + np.minimum(read[..., 0] / rates.cache_bytes, _FAR) ** _CACHE_EDGE) if resident else 0.0
     memory_s = read[..., 0] / (law.memory_frac * rates.bandwidth_bytes_per_s) * (1.0 - warm + warm / law.cache_gain)
     heads_s = law.head_s * (b * h)[..., 0]
     launch_s = law.launch_cycles / rates.clock_hz
@@ -247,7 +249,7 @@ class FlatLaw:
 @cache
 def flat_law(law: Law) -> FlatLaw:
     """The record form of a `Law` of kind "attention..." from published rates."""
-    return FlatLaw(**dict(law.parameters))
+    return FlatLaw(**parameters_of(law))
 
 
 @model(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.core import model
-from ridgeline.device.rates import LARGEST_COUNT, Rates
+from ridgeline.device.rates import LARGEST_COUNT, Rates, parameters_of
 from ridgeline.specs import Law
 
 Number = Any  # a float or an array of floats
@@ -81,7 +81,11 @@ class GemmTime(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product C[m, n] = A[m, k] B[k, n], `batch_count` of them, with bytes an element of A, B and C."""
+    """A product C[m, n] = A[m, k] B[k, n], `batch_count` of them, with bytes an element of A, B and C.
+
+    `ragged`: m is the mean of rows that differ from product to product (experts), so that the last tile of each is
+    half full on average.
+    """
 
     m: Number
     n: Number
@@ -90,12 +94,13 @@ class Product(NamedTuple):
     a_bytes: float = 2.0
     b_bytes: float = 2.0
     c_bytes: float = 2.0
+    ragged: bool = False
 
 
 @cache
 def tile_law(law: Law) -> TileLaw:
     """The record form of a `Law` of kind "gemm..." that has tile parameters."""
-    return TileLaw(**dict(law.parameters), tiles=law.tiles or COMMON_TILES)
+    return TileLaw(**parameters_of(law), tiles=law.tiles or COMMON_TILES)
 
 
 @cache
@@ -156,7 +161,8 @@ def tiled_gemm_s(product: Product, law: TileLaw, rates: Rates, weight_copies: Nu
     copies = weight_copies if scalar or not np.ndim(weight_copies) else np.asarray(weight_copies)[..., None, None]
     step = _STEP_BYTES / max(product.a_bytes, product.b_bytes)
     work_one_s = menu.step_s * (np.ceil(k / (menu.split * step)) * step)
-    blocks = np.ceil(m / menu.rows) * np.ceil(n / menu.columns) * (batch / rates.unit_count) * menu.split
+    row_tiles = np.maximum(m / menu.rows + 0.5, 1.0) if product.ragged else np.ceil(m / menu.rows)
+    blocks = row_tiles * np.ceil(n / menu.columns) * (batch / rates.unit_count) * menu.split
     waves = np.maximum((1.0 - law.soft_frac) * np.ceil(blocks) + law.soft_frac * blocks, 1.0)
     work_s = waves * work_one_s
     wave_s = law.wave_k_count * 2.0 * _REFERENCE_TILE**2 * rates.unit_count / (law.compute_frac * rates.peak_flop_per_s)
@@ -238,7 +244,7 @@ class SystolicLaw:
 @cache
 def systolic_law(law: Law) -> SystolicLaw:
     """The record form of a `Law` of kind "gemm..." with padding parameters."""
-    return SystolicLaw(**dict(law.parameters))
+    return SystolicLaw(**parameters_of(law))
 
 
 @model(

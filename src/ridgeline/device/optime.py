@@ -65,9 +65,9 @@ def op_time(op: ComputeOp, chip: Chip, calibration: Calibration, context: Kernel
     where the calibration has no law for the operation.
     """
     if isinstance(op, Gemm):
-        result = _gemm(op, chip, calibration, context)
+        result = _products(op, chip, calibration, context, "gemm")
     elif isinstance(op, GroupedGemm):
-        result = _grouped(op, chip, calibration)
+        result = _products(op, chip, calibration, context, "moe")
     elif isinstance(op, AttentionPrefill):
         result = _prefill(op, chip, calibration, context)
     elif isinstance(op, AttentionDecode):
@@ -97,12 +97,17 @@ def _host_bound(result: OpTime, kernels: float, context: KernelContext) -> OpTim
     return replace(result, time_s=floor_s, launch_s=floor_s, bound="latency", limiter="host_launch_s")
 
 
-def gemm_law(calibration: Calibration, precision: str) -> tuple[Law, float]:
-    """The law for products in `precision` and the sigma to use: wider where another precision's law stands in."""
+def gemm_law(calibration: Calibration, chip: Chip, precision: str, family: str = "gemm") -> tuple[Law, float]:
+    """The law for products in `precision` and the sigma to use: wider where another precision's law stands in.
+
+    `family` "moe" asks for the kernels of expert products, for which those of plain products stand in.
+    """
     key = LAW_PRECISION.get(precision, precision)
-    found, law = find_law(calibration, (f"gemm.{key}", "gemm.bf16", "gemm"), f"a law for {precision} products")
-    own = found in (f"gemm.{key}", "gemm")
-    return law, law.sigma if own else quadrature(law.sigma, _OTHER_PRECISION_SIGMA)
+    own = (f"{family}.{key}", family)
+    others = (f"{family}.bf16", f"gemm.{key}", "gemm.bf16", "gemm")
+    # "gemm" is the law of achieved fractions, for parts without figures of their units
+    found, law = find_law(calibration, chip, (*own, *others), f"a law for {precision} products")
+    return law, law.sigma if found in own else quadrature(law.sigma, _OTHER_PRECISION_SIGMA)
 
 
 def product_of(op: Gemm) -> gemm.Product:
@@ -123,7 +128,7 @@ def gemm_times(
 ) -> gemm.GemmTime:
     """The array form: times of many products in one precision on one chip, without records."""
     if "feed_flop_per_byte" in law.parameters:
-        rates = rates_of(chip, precision, "time of a matrix product")
+        rates = rates_of(chip, precision, "time of a matrix product", law.parameters)
         tiles = gemm.tile_law(law)
         own = law.kind.partition(".")[2]
         if own and own != LAW_PRECISION.get(precision, precision) and chip.has_peak(own):
@@ -134,43 +139,26 @@ def gemm_times(
     )
 
 
-def _gemm(op: Gemm, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    law, sigma = gemm_law(calibration, op.math_precision)
-    time = gemm_times(product_of(op), law, chip, op.math_precision, context)
+def _products(
+    op: Gemm | GroupedGemm, chip: Chip, calibration: Calibration, context: KernelContext, family: str
+) -> OpTime:
+    law, sigma = gemm_law(calibration, chip, op.math_precision, family)
+    product = product_of(op) if isinstance(op, Gemm) else grouped_gemm.experts_product(op)
+    time = gemm_times(product, law, chip, op.math_precision, context)
     tiled = "feed_flop_per_byte" in law.parameters
     limiter = f"{law.fact}.feed_flop_per_byte" if bool(time.feed) else peak_fact(chip, op.math_precision)
     facts = rate_facts(chip, op.math_precision, tiled=tiled)
     return _answer(time, chip, law, sigma, "tiled-gemm" if tiled else "systolic-gemm", facts, limiter)
 
 
-def _grouped(op: GroupedGemm, chip: Chip, calibration: Calibration) -> OpTime:
-    key = LAW_PRECISION.get(op.math_precision, op.math_precision)
-    law_key, law = find_law(calibration, (f"moe.{key}", "moe.bf16", "moe"), "a law for expert products")
-    experts = grouped_gemm.Experts(
-        op.rows_count,
-        op.touched_count,
-        op.n,
-        op.k,
-        op.imbalance_frac,
-        bytes_per_element(op.activation_precision),
-        bytes_per_element(op.weight_precision),
-        bytes_per_element(op.output_precision),
-    )
-    peak = chip.peak(op.math_precision, "time of expert products")
-    bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of expert products")
-    time = grouped_gemm.grouped_gemm_s(experts, grouped_gemm.grouped_law(law), peak, bandwidth)
-    sigma = law.sigma if law_key in (f"moe.{key}", "moe") else quadrature(law.sigma, _OTHER_PRECISION_SIGMA)
-    limiter = peak_fact(chip, op.math_precision)
-    facts = rate_facts(chip, op.math_precision, tiled=False)
-    return _answer(time, chip, law, sigma, "grouped-gemm", facts, limiter)
-
-
-def attention_law(calibration: Calibration, phase: str, family: str, precision: str) -> tuple[str, Law]:
+def attention_law(calibration: Calibration, chip: Chip, phase: str, family: str, precision: str) -> tuple[str, Law]:
     """Key and law of attention; the family asked for, else the first of `PREFERRED_ATTENTION` that was calibrated."""
     families = (family,) if family else PREFERRED_ATTENTION
     key = LAW_PRECISION.get(precision, precision)
     keys = [name for each in families for name in (f"attention-{phase}.{each}.{key}", f"attention-{phase}.{each}")]
-    return find_law(calibration, keys, f"a law for {phase} attention")
+    if not family:
+        keys.append(f"attention-{phase}")
+    return find_law(calibration, chip, keys, f"a law for {phase} attention")
 
 
 def scores_of(op: AttentionPrefill) -> attention.Scores:
@@ -195,11 +183,11 @@ def scores_of(op: AttentionPrefill) -> attention.Scores:
 def _prefill(op: AttentionPrefill, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
     if context.attention == "unfused":
         return _unfused(op, chip, calibration, context)
-    _, law = attention_law(calibration, "prefill", context.attention, op.precision)
+    _, law = attention_law(calibration, chip, "prefill", context.attention, op.precision)
     scores = scores_of(op)
     if "score_cycles" in law.parameters:
         tiles = attention.prefill_law(law)
-        rates = rates_of(chip, op.precision, "time of attention")
+        rates = rates_of(chip, op.precision, "time of attention", law.parameters)
         time = attention.prefill_s(scores, tiles, rates)
         ratios = (tiles.backward_flop_ratio, tiles.backward_rate_ratio, tiles.smooth_count)
         name, facts = "tiled-attention", rate_facts(chip, op.precision)
@@ -235,13 +223,13 @@ def _unfused(op: AttentionPrefill, chip: Chip, calibration: Calibration, context
 
 
 def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    _, law = attention_law(calibration, "decode", context.attention, op.kv_precision)
+    _, law = attention_law(calibration, chip, "decode", context.attention, op.kv_precision)
     scores = attention.Scores(
         op.batch_count, 1.0, op.context_tokens, op.heads_count, op.kv_heads_count, op.key_dim_count, op.value_dim_count
     )
     bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of decode attention")
     if "feed_bytes_per_cycle" in law.parameters:
-        rates = rates_of(chip, op.precision, "time of decode attention")
+        rates = rates_of(chip, op.precision, "time of decode attention", law.parameters)
         resident = not np.isinf(context.weight_copies_count)
         time = attention.decode_s(scores, op.bytes, attention.decode_law(law), rates, resident)
         name, facts = "paged-decode-attention", rate_facts(chip, op.precision)
@@ -253,7 +241,7 @@ def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: 
 
 
 def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    _, law = find_law(calibration, ("elementwise",), "a law for element-wise work")
+    _, law = find_law(calibration, chip, ("elementwise",), "a law for element-wise work")
     figures = elementwise.elementwise_law(law, op.kind, context.fused)
     stream = elementwise.Stream(
         chip.need("memory_bandwidth_bytes_per_s", "time of element-wise work"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,27 +33,40 @@ class Rates:
         return self.peak_flop_per_s / (self.unit_count * self.clock_hz)
 
 
-_FIELDS = ("memory_bandwidth_bytes_per_s", "unit_count", "clock_hz", "l2_bytes")
+_FIELDS = {"unit_count": "unit_count", "clock_hz": "clock_hz", "l2_bytes": "cache_bytes"}
+_BANDWIDTH = "memory_bandwidth_bytes_per_s"
 
 
-def rates_of(chip: Chip, precision: str, why: str) -> Rates:
-    """Figures of `chip` for matrix work in `precision`; `MissingFact` names the first that no source gives."""
-    return Rates(
-        peak_flop_per_s=chip.peak(precision, why),
-        bandwidth_bytes_per_s=chip.need("memory_bandwidth_bytes_per_s", why),
-        unit_count=chip.need("unit_count", why),
-        clock_hz=chip.need("clock_hz", why),
-        cache_bytes=chip.need("l2_bytes", why),
-    )
+def rates_of(chip: Chip, precision: str, why: str, stand_ins: Mapping[str, float] | None = None) -> Rates:
+    """Figures of `chip` for matrix work in `precision`; `MissingFact` names the first that no source gives.
+
+    `stand_ins`: what a law assumed of a part whose units, clock or cache are not published, under the names of
+    `Rates`; used only where the chip has no figure.
+    """
+    found = {}
+    for field, name in _FIELDS.items():
+        known = getattr(chip, field) is not None or name not in (stand_ins or {})
+        found[name] = chip.need(field, why) if known else (stand_ins or {})[name]
+    return Rates(peak_flop_per_s=chip.peak(precision, why), bandwidth_bytes_per_s=chip.need(_BANDWIDTH, why), **found)
+
+
+def has_units(chip: Chip, law: Law) -> bool:
+    """Whether units, clock and cache are known, of the chip or as assumed by the law."""
+    return all(getattr(chip, field) is not None or name in law.parameters for field, name in _FIELDS.items())
 
 
 def rate_facts(chip: Chip, precision: str = "", *, tiled: bool = True) -> tuple[str, ...]:
     """Ids of the facts that `rates_of` reads (without units, clock and cache where the law is not tiled)."""
-    names = _FIELDS if tiled else _FIELDS[:1]
-    ids = tuple(chip.fact_id(name) for name in names)
+    names = (_BANDWIDTH, *_FIELDS) if tiled else (_BANDWIDTH,)
+    ids = tuple(chip.fact_id(name) for name in names if getattr(chip, name) is not None)
     if not precision:
         return ids
     return (peak_fact(chip, precision), *ids)
+
+
+def parameters_of(law: Law) -> dict[str, float]:
+    """Parameters of a law without what it assumed of the chip."""
+    return {name: value for name, value in law.parameters.items() if name not in _FIELDS.values()}
 
 
 def peak_fact(chip: Chip, precision: str) -> str:
@@ -61,12 +74,24 @@ def peak_fact(chip: Chip, precision: str) -> str:
     return chip.fact_id(f"peak_dense_flop_per_s.{chip.peak_key(precision)}")
 
 
-def find_law(calibration: Calibration, keys: Iterable[str], why: str) -> tuple[str, Law]:
-    """The first of `keys` that the calibration has, with its key; `MissingFact` where it has none."""
+def find_law(calibration: Calibration, chip: Chip, keys: Iterable[str], why: str) -> tuple[str, Law]:
+    """The first of `keys` that the calibration has and that the chip has the figures for, with its key.
+
+    A law of tiles (it has `launch_cycles`) needs units, clock and cache. `MissingFact` names what is missing: the
+    figure of the chip where only that stood in the way, else the first law.
+    """
     wanted = tuple(keys)
+    without_figures = False
     for key in wanted:
-        if key in calibration.laws:
-            return key, calibration.laws[key]
+        law = calibration.laws.get(key)
+        if law is None:
+            continue
+        if "launch_cycles" not in law.parameters or has_units(chip, law):
+            return key, law
+        without_figures = True
+    if without_figures:
+        for field in _FIELDS:
+            chip.need(field, why)
     raise MissingFact(f"{calibration.chip}.efficiency.{wanted[0]}", why)
 
 

@@ -45,14 +45,7 @@ DECODE = {
     "split_groups_only": 0.0,
     "smooth_count": 2.0,
 }
-MOE = {
-    "launch_s": 8e-6,
-    "compute_frac": 0.6,
-    "memory_frac": 0.7,
-    "tile_rows": 64.0,
-    "expert_s": 1e-7,
-    "smooth_count": 4.0,
-}
+MOE = {**GEMM, "compute_frac": 0.6, "memory_frac": 0.7, "split_count_max": 1.0}
 ELEMENTWISE = {
     "default.memory_frac": 0.75,
     "default.unit_bytes_per_cycle": 1e3,
