@@ -219,6 +219,7 @@ def _queued(job: ServingJob, room: Capacity, rate: float, state: QueueState) -> 
         estimate,
         running_count=state.running_mean * job.plan.replica_count,
         utilisation_frac=state.utilisation_frac,
+        device_busy_frac=(1.0 - state.idle_frac) * usual.device_busy_frac,
         tpot_p95_s=tpot_p95_s,
         e2e_p95_s=max(point.ttft_p95_s + further * tpot_s, ttft_s + further * tpot_p95_s),
         notes=merge(estimate.notes, _queue_notes(state)),

@@ -21,7 +21,8 @@ class QueueState:
 
     `running_mean`, `running_p95`: in service (mean over time; 95th percentile, seen by one that is in service).
     `present_mean`: in service and waiting. `wait_mean_s`, `wait_p95_s`: before service starts. `wait_frac`: share of
-    arrivals that wait at all. `utilisation_frac`: arrivals over the highest service rate.
+    arrivals that wait at all. `idle_frac`: share of the time with nobody present. `utilisation_frac`: arrivals over the
+    highest service rate.
     """
 
     running_mean: float
@@ -30,6 +31,7 @@ class QueueState:
     wait_mean_s: float
     wait_p95_s: float
     wait_frac: float
+    idle_frac: float
     utilisation_frac: float
 
 
@@ -70,6 +72,7 @@ def load_dependent_queue(rate_per_s: float, service_per_s: Array) -> QueueState:
         wait_mean_s=queued / rate_per_s,
         wait_p95_s=exponential_tail_s(wait_frac, top - rate_per_s),
         wait_frac=wait_frac,
+        idle_frac=float(chances[0]),
         utilisation_frac=load,
     )
 

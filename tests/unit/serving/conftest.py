@@ -134,7 +134,7 @@ _PRODUCT = {
     "compute_frac": 1.0,
     "memory_frac": 1.0,
     "launch_s": 0.0,
-    "smooth_count": 64.0,
+    "smooth_count": 16.0,
     "edge_count": 1.0,
     "row_count": 1.0,
 }
@@ -144,7 +144,7 @@ _FLAT = {
     "memory_frac": 1.0,
     "backward_flop_ratio": 2.5,
     "backward_rate_ratio": 1.0,
-    "smooth_count": 64.0,
+    "smooth_count": 16.0,
 }
 _SMALL = {
     "default.memory_frac": 1.0,
