@@ -49,8 +49,8 @@ def chip_of(record: Record, host_link: Callable[[str], Link]) -> Chip:
             if key in facts:
                 values[field.spec] = _number(facts[key]["value"], field.spec)
     peaks = {}
-    for key in facts:
-        if key.startswith("peak_dense."):
+    for key in DEVICE_FIELDS:
+        if key.startswith("peak_dense.") and key in facts:
             name = key.removeprefix("peak_dense.")
             peaks[name] = facts[key]["value"]
             ids[f"peak_dense_flop_per_s.{name}"] = f"{record['id']}.{key}"

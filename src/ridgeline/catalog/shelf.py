@@ -21,6 +21,8 @@ FORMAT = 1
 PACKAGE = Path(__file__).parent
 DATA = PACKAGE / "data"
 COMPILED = PACKAGE / "catalog.jsonl"
+# Facts that say something about another one: a record that changes the first does not inherit the others.
+FOLLOWS = {"memory_capacity": ("memory_usable",)}
 _READERS = ("compiler.py", "schema.py", "fields.py", "records.py", "shelf.py")
 
 Record = dict[str, Any]
@@ -175,8 +177,10 @@ def resolve_extends(records: dict[str, dict[str, Record]], base: Shelf | None = 
 
 
 def merged(parent: Record, child: Record) -> Record:
-    """`parent` with everything that `child` gives; facts are merged one by one, names and standing are not inherited."""
+    """`parent` with everything that `child` gives; facts merge one by one, names and standing are not inherited."""
     own = {key: value for key, value in child.items() if key not in ("facts", "extends")}
     inherited = {key: value for key, value in parent.items() if key not in ("facts", "aliases", "file", "default_for")}
-    facts = parent.get("facts", {}) | child.get("facts", {})
+    given = child.get("facts", {})
+    stale = {name for key, names in FOLLOWS.items() if key in given for name in names}
+    facts = {key: value for key, value in parent.get("facts", {}).items() if key not in stale} | given
     return inherited | own | {"facts": facts, "extends": child["extends"]}
