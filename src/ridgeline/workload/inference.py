@@ -96,7 +96,7 @@ def _layer_ops(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[O
     yield small_kernel("norm", "norm", moved, norms, setting), 1.0
     for group in _fused(layer.linears, setting.engine.fused_projections):
         if group[0].role != "expert":
-            rows = _rows(group[0], layer, setting)
+            rows = _rows(group[0], setting)
             if rows > 0:
                 yield _gemm(group, setting, rows, _label(group)), 1.0
     yield from mixer_ops(layer, setting)
@@ -119,7 +119,8 @@ def _fused(linears: Iterable[Linear], fuse: bool) -> list[tuple[Linear, ...]]:
 def _joins(first: Linear, other: Linear) -> bool:
     def key(linear: Linear) -> tuple[object, ...]:
         kind = "attention" if linear.role in ("attention", "mixer") else linear.role
-        return (kind, linear.inputs_count, linear.split, linear.experts_count, linear.rows_per_token, linear.precision)
+        cut = (linear.inputs_count, linear.split, linear.experts_count, linear.rows_per_token)
+        return (kind, *cut, linear.precision, linear.from_encoder)
 
     return first.split != "row" and key(first) == key(other)
 
@@ -128,12 +129,10 @@ def _label(group: tuple[Linear, ...]) -> str:
     return "+".join(linear.name for linear in group)
 
 
-def _rows(linear: Linear, layer: Layer, setting: Setting) -> float:
+def _rows(linear: Linear, setting: Setting) -> float:
     """Rows of A that the matrix sees: tokens, or the encoder's tokens for keys and values of cross-attention."""
     step = setting.group
-    if linear.rows_per_token == 1.0:
-        return step.tokens
-    if any(getattr(mixer, "cross", False) for mixer in layer.mixers):
+    if linear.from_encoder:
         return step.prompt_count * step.encoder_tokens
     return linear.rows_per_token * step.tokens
 

@@ -132,6 +132,12 @@ def stage_layers(stack: Stack, stage_count: int) -> list[tuple[Layer, float]]:
     return [(run.layer, run.repeat_count * share) for run in stack.runs]
 
 
+def stored_layers(stack: Stack, stage_count: int) -> list[tuple[Layer, float]]:
+    """As `stage_layers`, counting layers that share one set of weights once."""
+    pairs = zip(stack.runs, stage_layers(stack, stage_count), strict=True)
+    return [(layer, 1.0 if run.shared else count) for run, (layer, count) in pairs]
+
+
 @formula(id="serving-weight-bytes", sources=("megatron-2021", "rl-derivation"))
 def weight_bytes_per_device(model: Transformer, plan: ServingPlan) -> float:
     """Bytes of weights on the fullest device of one replica.
@@ -154,7 +160,7 @@ def weight_bytes_per_device(model: Transformer, plan: ServingPlan) -> float:
 
 def _stack_bytes(stack: Stack, model: Transformer, plan: ServingPlan, wide_bytes: float) -> float:
     stages = plan.pipeline_count if stack is model.main else 1
-    held = sum(count * _layer_bytes(layer, model, plan, wide_bytes) for layer, count in stage_layers(stack, stages))
+    held = sum(count * _layer_bytes(layer, model, plan, wide_bytes) for layer, count in stored_layers(stack, stages))
     for linear in stack.linears:
         held += local_linear(linear, plan).parameters_count * bytes_per_element(weight_precision(linear, model, plan))
     return held + stack.other_parameters_count * wide_bytes

@@ -216,7 +216,7 @@ def test_encoder_runs_once_a_prompt_and_cross_attention_reads_its_keys():
     cross = Layer(
         linears=(
             *linears(),
-            Linear(name="cross k", role="attention", inputs_count=HIDDEN, outputs_count=KV * DIM, rows_per_token=0.0),
+            Linear(name="cross k", role="attention", inputs_count=HIDDEN, outputs_count=KV * DIM, from_encoder=True),
         ),
         mixers=(attention(), attention(cross=True)),
     )
