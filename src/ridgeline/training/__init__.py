@@ -1,7 +1,25 @@
 """Training: the step of a layout in time and memory, which layouts there are, and what an unstated plan means."""
 
+from ridgeline.training.check import Problem, check_plan
+from ridgeline.training.complete import PlanDraft, Setting, complete_plan
 from ridgeline.training.job import TrainingEstimate, TrainingJob
+from ridgeline.training.layouts import LayoutRequest, candidates, layouts, least_recompute
 from ridgeline.training.memory import peak_memory, stage_memory
 from ridgeline.training.step import estimate_step
 
-__all__ = ["TrainingEstimate", "TrainingJob", "estimate_step", "peak_memory", "stage_memory"]
+__all__ = [
+    "LayoutRequest",
+    "PlanDraft",
+    "Problem",
+    "Setting",
+    "TrainingEstimate",
+    "TrainingJob",
+    "candidates",
+    "check_plan",
+    "complete_plan",
+    "estimate_step",
+    "layouts",
+    "least_recompute",
+    "peak_memory",
+    "stage_memory",
+]

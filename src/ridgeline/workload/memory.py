@@ -99,8 +99,8 @@ def local_parameters(model: Transformer, stage: Stage, plan: TrainingPlan) -> Lo
     dense = expert = widest = 0.0
     for share in stage.shares:
         one_dense, one_expert = layer_parameters(share.layer, shape)
-        dense += share.count * one_dense
-        expert += share.count * one_expert
+        dense += share.stored_count * one_dense
+        expert += share.stored_count * one_expert
         widest = max(widest, one_dense + one_expert)
     if stage.embedding:
         dense += model.embedding_parameters_count / plan.tensor_count

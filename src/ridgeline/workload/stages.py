@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ridgeline.specs import Layer, Stack, TrainingPlan, Transformer
+from ridgeline.specs import Layer, LayerRun, Stack, TrainingPlan, Transformer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShare:
-    """`count` times the same layer of one stack on one stage; `hidden` is the width of its stream."""
+    """`count` times the same layer of one stack on one stage, with `stored_count` copies of its weights.
+
+    `hidden` is the width of its stream.
+    """
 
     layer: Layer
     hidden: int
     count: float
+    stored_count: float
     stack: Stack
 
 
@@ -72,21 +76,14 @@ def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1) -
     starts = [sum(dealt[:index]) for index in range(chunks)]
     found = []
     for index in range(pipeline_count):
-        held: dict[Layer, float] = {}
+        held: dict[LayerRun, int] = {}
         for turn in range(interleave_count):
             chunk = turn * pipeline_count + index
-            for layer, count in _slice(model.main, starts[chunk], dealt[chunk]):
-                held[layer] = held.get(layer, 0.0) + count
-        shares = [
-            LayerShare(layer=layer, hidden=model.main.hidden_count, count=count, stack=model.main)
-            for layer, count in held.items()
-        ]
+            for run, count in _slice(model.main, starts[chunk], dealt[chunk]):
+                held[run] = held.get(run, 0) + count
+        shares = [_share(run, count, model.main) for run, count in held.items()]
         if index == 0:
-            for stack in model.others:
-                shares += [
-                    LayerShare(layer=run.layer, hidden=stack.hidden_count, count=float(run.repeat_count), stack=stack)
-                    for run in stack.runs
-                ]
+            shares += [_share(run, run.repeat_count, stack) for stack in model.others for run in stack.runs]
         found.append(Stage(index=index, shares=tuple(shares), embedding=index == 0, head=index == pipeline_count - 1))
     return tuple(found)
 
@@ -110,11 +107,16 @@ def cross_tokens(model: Transformer, sequence_tokens: int) -> float:
     return float(model.encoder_tokens or sequence_tokens) if model.others else 0.0
 
 
-def _slice(stack: Stack, start: int, count: int) -> Iterator[tuple[Layer, int]]:
+def _share(run: LayerRun, count: int, stack: Stack) -> LayerShare:
+    stored = 1.0 if run.shared else float(count)
+    return LayerShare(layer=run.layer, hidden=stack.hidden_count, count=float(count), stored_count=stored, stack=stack)
+
+
+def _slice(stack: Stack, start: int, count: int) -> Iterator[tuple[LayerRun, int]]:
     """Layers `start` up to `start + count` of a stack, by run."""
     at = 0
     for run in stack.runs:
         taken = min(at + run.repeat_count, start + count) - max(at, start)
         if taken > 0:
-            yield run.layer, taken
+            yield run, taken
         at += run.repeat_count

@@ -62,13 +62,13 @@ def _fused(mixer: SoftmaxAttention, shape: LayerShape, backward: bool) -> Attent
     return AttentionPrefill(
         name="scores backward" if backward else "scores",
         batch_count=shape.sequences_count,
-        query_tokens=shape.query_tokens,
+        query_tokens=shape.query_tokens * mixer.rows_per_token,
         key_tokens=keys_of(mixer, shape),
         heads_count=heads,
         kv_heads_count=kv_heads,
         key_dim_count=mixer.key_dim_count,
         value_dim_count=mixer.value_dim_count,
-        causal=mixer.causal and not mixer.cross,
+        causal=mixer.causal and not mixer.cross and mixer.stride_tokens == 1,
         window_tokens=mixer.window_tokens,
         selected_tokens=mixer.selected_tokens,
         backward=backward,
@@ -108,8 +108,8 @@ def _scores_count(mixer: SoftmaxAttention, shape: LayerShape) -> tuple[float, fl
     """Batched heads, keys (the whole square: masking saves nothing here) and score elements on this device."""
     heads, _ = heads_on_device(mixer, shape)
     batch = shape.sequences_count * heads
-    keys = shape.cross_tokens if mixer.cross else shape.sequence_tokens
-    return batch, keys, batch * shape.query_tokens * keys
+    keys = shape.cross_tokens if mixer.cross else shape.sequence_tokens * mixer.rows_per_token
+    return batch, keys, batch * shape.query_tokens * mixer.rows_per_token * keys
 
 
 def _unfused_forward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:

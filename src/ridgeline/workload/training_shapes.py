@@ -127,6 +127,7 @@ class Projection:
     experts_count: float = 1.0
     active_count: float = 1.0
     rows_per_token: float = 1.0
+    from_encoder: bool = False
 
     @property
     def weights_count(self) -> float:
@@ -163,6 +164,7 @@ def projection(linear: Linear, tensor_count: int, expert_count: int = 1, expert_
         experts_count=linear.experts_count / expert_count if routed else float(linear.experts_count),
         active_count=linear.active_count,
         rows_per_token=linear.rows_per_token,
+        from_encoder=linear.from_encoder,
     )
 
 
@@ -190,7 +192,7 @@ def projections(layer: Layer, shape: LayerShape) -> tuple[Projection, ...]:
 def _same_input(one: Projection, other: Projection) -> bool:
     return one.split == other.split == "column" and all(
         getattr(one, name) == getattr(other, name)
-        for name in ("role", "inputs_count", "experts_count", "active_count", "rows_per_token")
+        for name in ("role", "inputs_count", "experts_count", "active_count", "rows_per_token", "from_encoder")
     )
 
 
@@ -213,6 +215,7 @@ def keys_of(mixer: SoftmaxAttention, shape: LayerShape) -> float:
 
     Context parallelism deals out the rows of the causal triangle evenly (first and last chunks to one device), so
     each device has s^2 / (2 c) pairs; as the last s/c queries of k keys have q k - q^2 / 2 pairs, k = (s + s/c) / 2.
+    Compressed attention keeps one key for so many tokens; later stages of a pyramid have fewer rows than tokens.
 
     >>> m = SoftmaxAttention(heads_count=1, kv_heads_count=1, key_dim_count=1, value_dim_count=1,
     ...                      cached_per_token_count=2)
@@ -221,6 +224,5 @@ def keys_of(mixer: SoftmaxAttention, shape: LayerShape) -> float:
     """
     if mixer.cross:
         return shape.cross_tokens
-    if mixer.causal:
-        return (shape.sequence_tokens + shape.query_tokens) / 2
-    return shape.sequence_tokens
+    seen = (shape.sequence_tokens + shape.query_tokens) / 2 if mixer.causal else shape.sequence_tokens
+    return seen * mixer.rows_per_token / mixer.stride_tokens

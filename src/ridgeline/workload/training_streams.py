@@ -138,6 +138,8 @@ def rows_of(item: Projection, shape: LayerShape) -> float:
         return shape.routed_rows * item.active_count
     if item.role == "router":
         return shape.routed_rows * item.rows_per_token
+    if item.from_encoder and shape.cross_tokens > 0:
+        return shape.sequences_count * shape.cross_tokens / shape.context_count
     return shape.rows * item.rows_per_token
 
 
