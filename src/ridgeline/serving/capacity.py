@@ -176,7 +176,7 @@ def _running(job: ServingJob, pool: float, each: float) -> tuple[float, str]:
     groups = job.plan.attention_data_count
     if pool < 0:
         return 0.0, "memory"
-    limits = {"max batch": job.max_batch_count}
+    limits = {"max batch": job.max_batch_count * job.plan.pipeline_count}
     if each > 0:
         limits["key-value pool"] = float(groups * math.floor(pool / each))
     if job.generates and not job.load.static_batch:
@@ -188,9 +188,10 @@ def _running(job: ServingJob, pool: float, each: float) -> tuple[float, str]:
 def token_budget_count(job: ServingJob) -> float:
     """Running sequences at which decode tokens and the prompts that replace finished ones fill the token budget.
 
-    In steady state N sequences finish at N / (out - 1 + pieces) a step, so a step carries N (1 + in/out) tokens.
+    In steady state N sequences finish at N / (out - 1 + pieces) a step, so a step carries N (1 + in/out) tokens; the
+    budget is that of one micro-batch, of which a pipeline has one a stage.
     """
-    budget = job.max_batch_tokens
+    budget = job.max_batch_tokens * job.plan.pipeline_count
     if not math.isfinite(budget) or not job.engine.mixed_steps:
         return math.inf
     return max(1.0, budget / (1.0 + job.prompt_tokens / max(1.0, job.load.output_tokens)))

@@ -69,7 +69,8 @@ def running_point(job: ServingJob, running_count: float) -> Point:
 
     A request is `pieces` steps of prompt and out - 1 steps of one token. With N in service N / (pieces + out - 1)
     requests end and N pieces / (pieces + out - 1) pieces of prompts are read in a step. Below one piece a step, some
-    steps carry one and the others none: their times are averaged, not their loads.
+    steps carry one and the others none: their times are averaged, not their loads. The micro-batches of a pipeline
+    are such steps each; a slow one does not hold up the others (true where prompts come in bursts; else optimistic).
     """
     if not job.generates:
         return batch_point(job, running_count)
@@ -95,15 +96,16 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
     output = job.load.output_tokens
     piece, pieces = _pieces(job, running_count)
     read = steady_pieces(running_count, pieces, output)
-    together = max(1.0, read)
-    share = read / together
+    stages = float(job.plan.pipeline_count)
+    together = max(1.0, read / stages)
+    share = read / stages / together
     loaded = Step(
-        decode_count=max(0.0, running_count - together),
+        decode_count=max(0.0, running_count - max(read, 1.0)),
         context_tokens=_context(job),
-        prompt_count=together,
+        prompt_count=together * stages,
         prompt_tokens=piece,
         cached_tokens=(job.prompt_tokens - piece) / 2,
-        finishing_count=together / pieces,
+        finishing_count=together * stages / pieces,
         encoder_tokens=job.encoder_tokens,
     )
     reading = step_time(job, loaded)
@@ -123,7 +125,7 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
 
 def _pieces(job: ServingJob, running_count: float) -> tuple[float, float]:
     """Tokens of one piece of a prompt and how many pieces it takes under the token budget."""
-    room = max(1.0, job.max_batch_tokens - running_count)
+    room = max(1.0, job.max_batch_tokens - running_count / job.plan.pipeline_count)
     pieces = max(1, math.ceil(job.prompt_tokens / room))
     return job.prompt_tokens / pieces, float(pieces)
 

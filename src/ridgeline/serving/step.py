@@ -171,14 +171,26 @@ def _tree(job: ServingJob, step: Step, parts: dict[str, list[Breakdown]], launch
         uses = (engine.fact_id("kernel_floor_s"),)
         waits.append(leaf("launches", launched_s - kernels_s, "s", model="launch-bound", uses=uses))
     device_s = kernels_s + math.fsum(wait.value for wait in waits)
-    running = (step.decode_count + step.prompt_count) / (job.plan.attention_data_count * job.plan.pipeline_count)
-    host_s = engine.host_step_s + engine.host_sequence_s * running
+    host_s = host_time_s(job, step)
     host_uses = (engine.fact_id("host_step_s"), engine.fact_id("host_sequence_s"))
     ends = [leaf("host", host_s, "s", model="host-time", uses=host_uses)] if host_s > 0 else []
-    hidden_s = engine.host_hidden_frac * min(host_s, device_s)
+    hidden_s = hidden_frac(job) * min(host_s, device_s)
     if hidden_s > 0:
         ends.append(leaf("hidden behind the device", -hidden_s, "s", uses=(engine.fact_id("host_hidden_frac"),)))
     return total("step", "s", [*groups, *waits, *ends]), device_s
+
+
+def host_time_s(job: ServingJob, step: Step) -> float:
+    """Host time of one step: every pipeline stage has a host of its own that handles each micro-batch in turn, and
+    data-parallel attention groups share the sequences between theirs."""
+    engine, plan = job.engine, job.plan
+    running = (step.decode_count + step.prompt_count) / plan.attention_data_count
+    return plan.pipeline_count * engine.host_step_s + engine.host_sequence_s * running
+
+
+def hidden_frac(job: ServingJob) -> float:
+    """Share of host time that can run behind the device; engines run stages of a pipeline without that overlap."""
+    return job.engine.host_hidden_frac if job.plan.pipeline_count == 1 else 0.0
 
 
 def graph_covers(engine: EngineProfile, step: Step) -> bool:
