@@ -159,9 +159,7 @@ def devices(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[
 def sharding(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
     """Full sharding is not combined with a pipeline; groups of hybrid sharding divide the data ranks."""
     if plan.sharding in ("zero2", "zero3") and plan.pipeline_count > 1:
-        text = (
-            f"{plan.sharding} moves weights or gradients each micro-batch and is not run in a pipeline"
-        )
+        text = f"{plan.sharding} moves weights or gradients each micro-batch and is not run in a pipeline"
         yield Problem("sharding", ("sharding", "pipeline_count"), text)
     group = plan.shard_group_count
     if group is not None and (plan.data_count * plan.context_count) % group:

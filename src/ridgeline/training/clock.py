@@ -19,7 +19,6 @@ from ridgeline.workload.ops import (
     GroupedGemm,
     Op,
     Repeated,
-    renamed,
 )
 
 _SETTLED_S = 1e-9  # src: rl-numerics (any kernel is long against it)
@@ -51,12 +50,8 @@ class Work:
 
     def scaled(self, factor: float) -> Work:
         """`factor` times the same work."""
-        return replace(
-            self,
-            time_s=self.time_s * factor,
-            doubt_s=self.doubt_s * factor,
-            kernels_count=self.kernels_count * factor,
-        )
+        kernels = self.kernels_count * factor
+        return Work(self.name, self.time_s * factor, self.doubt_s * factor, kernels, self.model, self.uses)
 
     def leaf(self) -> Breakdown:
         """As a leaf of a tree of times."""
@@ -75,18 +70,17 @@ class Clock:
         self.calibration = settled(calibration)
         self.levels: set[str] = set()
         self._context = KernelContext(attention=attention_family(calibration, software), fused=software.fused_kernels)
-        self._known: dict[tuple[Op, ...], Timed] = {}
+        self._known: dict[Op, Timed] = {}
         self.layers: dict[tuple[Any, ...], Any] = {}
+        self.stages: dict[tuple[Any, ...], Any] = {}
 
     def time(self, op: Op) -> Timed:
         """Time of one operation."""
-        work = kind_of_work(op)
-        key = (renamed(op, ""),)
-        found = self._known.get(key)
+        found = self._known.get(op)
         if found is None:
-            found = self._known[key] = self._time(op, work)
+            found = self._known[op] = self._time(op, kind_of_work(op))
             self.levels.add(found.level)
-        return found if found.work == work else replace(found, work=work)
+        return found
 
     def _time(self, op: Op, work: str) -> Timed:
         if isinstance(op, Collective):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ridgeline.core import Breakdown, leaf, total
 from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.workload.memory import (
     LOGIT_BYTES,
-    StateBytes,
     in_flight_frac,
     kept_by_layer,
     local_parameters,
@@ -15,51 +16,77 @@ from ridgeline.workload.memory import (
     sharded_states,
     state_recipe,
 )
+from ridgeline.workload.remember import remembered
 from ridgeline.workload.stages import Stage, cross_tokens, stack_tokens, stages_of
 from ridgeline.workload.training_shapes import layer_shape, projection
 
 
+class _Part(NamedTuple):
+    """One line of a stage's memory: bytes, the formula, and the field of the software that it leans on."""
+
+    name: str
+    bytes: float
+    model: str = ""
+    field: str = ""
+
+
+@remembered()
 def peak_memory(model: Transformer, plan: TrainingPlan, software: SoftwareProfile) -> Breakdown:
     """Memory of one device of the fullest pipeline stage [bytes], by part."""
-    trees = [stage_memory(model, stage, plan, software) for stage in stages_of(model, plan)]
-    return max(trees, key=lambda tree: tree.value)
+    best: tuple[float, Stage, list[_Part]] | None = None
+    for stage in stages_of(model, plan):
+        if stage.like < stage.index:  # holds the same as an earlier one, with fewer micro-batches in flight
+            continue
+        parts = _parts(model, stage, plan, software)
+        whole = sum(part.bytes for part in parts)
+        if best is None or whole > best[0]:
+            best = (whole, stage, parts)
+    if best is None:
+        return total("memory", "B", [])
+    return _tree(best[1], best[2], software)
 
 
 def stage_memory(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> Breakdown:
     """Memory of one device of `stage` [bytes], by part."""
+    return _tree(stage, _parts(model, stage, plan, software), software)
+
+
+def _tree(stage: Stage, parts: list[_Part], software: SoftwareProfile) -> Breakdown:
+    leaves = [
+        leaf(name, size, "B", model=model, uses=(software.fact_id(field),) if field else ())
+        for name, size, model, field in parts
+        if size > 0
+    ]
+    return total(f"memory of stage {stage.index}", "B", leaves)
+
+
+def _parts(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
     parts = [*_states(model, stage, plan, software), *_activations(model, stage, plan, software)]
-    loose = sum(part.value for part in parts) * software.fragmentation_frac
-    if loose > 0:
-        parts.append(leaf("allocator slack", loose, "B", uses=(software.fact_id("fragmentation_frac"),)))
-    if software.context_bytes > 0:
-        facts = (software.fact_id("context_bytes"),)
-        parts.append(leaf("context and communication buffers", software.context_bytes, "B", uses=facts))
-    return total(f"memory of stage {stage.index}", "B", [part for part in parts if part.value > 0])
+    loose = sum(part.bytes for part in parts) * software.fragmentation_frac
+    parts.append(_Part("allocator slack", loose, "", "fragmentation_frac"))
+    parts.append(_Part("context and communication buffers", software.context_bytes, "", "context_bytes"))
+    return parts
 
 
-def _states(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[Breakdown]:
+def _states(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
     local = local_parameters(model, stage, plan)
     ranks, expert_ranks = shard_ranks(plan)
     recipe = state_recipe(plan.precision, software)
     dense = sharded_states(local.dense_count, plan.trainable_frac, ranks, recipe, plan.sharding)
     expert = sharded_states(local.expert_count, plan.trainable_frac, expert_ranks, recipe, plan.sharding)
-    facts = (software.fact_id("gradient_precision"), software.fact_id("states"))
-    kept = {"weights": _sum(dense, expert, "weights"), "gradients": _sum(dense, expert, "gradients")}
-    if not plan.offload_optimizer:
-        kept["master weights"] = _sum(dense, expert, "master")
-        kept["optimizer moments"] = _sum(dense, expert, "moments")
-    if plan.sharding == "zero3":
-        kept["gathered layers"] = _gathered(local.widest_layer_count, plan, software)
-    elif software.states == "master-only" and recipe.weights == 0:
-        kept["16-bit copies"] = local.total_count * layer_shape(plan).stream_bytes
-    return [
-        leaf(name, value, "B", model="training-states", uses=facts if name == "gradients" else ())
-        for name, value in kept.items()
+    formula = "training-states"
+    found = [
+        _Part("weights", dense.weights + expert.weights, formula, "states"),
+        _Part("gradients", dense.gradients + expert.gradients, formula, "gradient_precision"),
     ]
-
-
-def _sum(dense: StateBytes, expert: StateBytes, name: str) -> float:
-    return float(getattr(dense, name) + getattr(expert, name))
+    if not plan.offload_optimizer:
+        found.append(_Part("master weights", dense.master + expert.master, formula))
+        found.append(_Part("optimizer moments", dense.moments + expert.moments, formula))
+    if plan.sharding == "zero3":
+        found.append(_Part("gathered layers", _gathered(local.widest_layer_count, plan, software), formula))
+    elif software.states == "master-only" and recipe.weights == 0:
+        found.append(_Part("16-bit copies", local.total_count * layer_shape(plan).stream_bytes, formula, "states"))
+    return found
 
 
 def _gathered(widest_count: float, plan: TrainingPlan, software: SoftwareProfile) -> float:
@@ -69,7 +96,7 @@ def _gathered(widest_count: float, plan: TrainingPlan, software: SoftwareProfile
     return widest_count * wide * (ahead + plan.trainable_frac)
 
 
-def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[Breakdown]:
+def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
     """What is kept between passes for all micro-batches in flight, what one layer needs at work, and the logits."""
     alive = in_flight_frac(stage.index, plan)
     part = plan.recompute_layers_frac if plan.recompute != "none" else 0.0
@@ -84,15 +111,16 @@ def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software:
             working = max(working, one.whole - again)
     shape = layer_shape(plan)
     stream = shape.residual_rows * model.hidden_count * shape.stream_bytes
-    found = [leaf("activations", alive * kept, "B", model="activation-memory")]
-    if working > 0:
-        found.append(leaf("layer computed again", working, "B", model="activation-memory"))
-    if stage.embedding:
-        found.append(leaf("embedding output", alive * stream, "B", model="activation-memory"))
+    formula = "activation-memory"
+    found = [
+        _Part("activations", alive * kept, formula),
+        _Part("layer computed again", working, formula),
+        _Part("embedding output", alive * stream if stage.embedding else 0.0, formula),
+    ]
     if stage.head and model.head is not None:
         rows = shape.rows * (model.head.rows_per_token or 1.0)
         vocab = projection(model.head, plan.tensor_count).outputs_count
         size = logits_bytes(rows, vocab, LOGIT_BYTES[software.loss])
-        found.append(leaf("input of the head", 2 * stream, "B", model="activation-memory"))
-        found.append(leaf("logits", size, "B", model="logits-memory", uses=(software.fact_id("loss"),)))
+        found.append(_Part("input of the head", 2 * stream, formula))
+        found.append(_Part("logits", size, "logits-memory", "loss"))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ridgeline.specs import RankGroup, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, total_s
-from ridgeline.training.phases import Phases, hide, reduce_element_bytes
+from ridgeline.training.phases import Phases, hide
 from ridgeline.training.schedule import bucketed_exposed_s
 from ridgeline.workload.layers import training_layer_ops
 from ridgeline.workload.memory import LocalParameters, local_parameters, shard_ranks
@@ -12,6 +12,7 @@ from ridgeline.workload.ops import Collective, CollectiveKind, Op, Repeated
 from ridgeline.workload.stages import Stage
 from ridgeline.workload.training_ends import optimizer_ops
 from ridgeline.workload.training_shapes import expert_tensor_count, layer_shape
+from ridgeline.workload.training_streams import wire_bytes
 
 
 def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock, phases: Phases) -> Works:
@@ -42,7 +43,7 @@ def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cloc
 def buckets_count(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> float:
     """Pieces in which gradients are exchanged: by bucket size, and at least one for each virtual stage."""
     size = clock.software.bucket_bytes
-    whole = local.total_count * reduce_element_bytes(layer_shape(plan), clock.software)
+    whole = local.total_count * wire_bytes(layer_shape(plan), clock.software)
     return max(1.0, float(plan.interleave_count), whole / size if size > 0 else 1.0)
 
 
@@ -71,7 +72,7 @@ def data_groups(local: LocalParameters, plan: TrainingPlan) -> list[tuple[float,
 def _reductions(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> list[Repeated]:
     """Gradient sum and weight gather of one step. Full sharding does both layer by layer, except across its groups."""
     shape = layer_shape(plan)
-    wire = reduce_element_bytes(shape, clock.software) * plan.trainable_frac
+    wire = wire_bytes(shape, clock.software) * plan.trainable_frac
     ops: list[Op] = []
     for count, group in data_groups(local, plan):
         if plan.sharding == "zero3":
@@ -117,7 +118,7 @@ def _on_host(moved_bytes: float, shard: float, plan: TrainingPlan, clock: Clock)
     """Offloaded: gradients go up and weights come back over the host link; the host's memory moves the states."""
     chip, host = clock.system.chip, clock.system.host
     shape = layer_shape(plan)
-    crossing = shard * plan.trainable_frac * (reduce_element_bytes(shape, clock.software) + shape.stream_bytes)
+    crossing = shard * plan.trainable_frac * (wire_bytes(shape, clock.software) + shape.stream_bytes)
     link_s = crossing / chip.need("host_oneway_bytes_per_s", "optimizer in host memory")
     facts = [chip.fact_id("host_oneway_bytes_per_s")]
     host_s = 0.0
@@ -135,7 +136,7 @@ def _tied(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) ->
     """Tied tables on the two ends of a pipeline are summed with each other."""
     if not model.tied_embeddings or plan.pipeline_count == 1 or not (stage.embedding or stage.head):
         return []
-    wire = reduce_element_bytes(layer_shape(plan), clock.software)
+    wire = wire_bytes(layer_shape(plan), clock.software)
     size = model.vocab_count * model.hidden_count / plan.tensor_count * wire
     ends = RankGroup(size_count=2, stride_count=plan.devices_count - plan.devices_count // plan.pipeline_count)
     return [Repeated(op=_exchange("gradient of tied tables", "all_reduce", size, ends))]

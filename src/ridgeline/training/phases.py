@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ridgeline.specs import Layer, RankGroup, SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, merged, total_s
@@ -14,7 +14,7 @@ from ridgeline.workload.ops import Collective, CollectiveKind, Repeated
 from ridgeline.workload.stages import LayerShare, Stage, cross_tokens, stack_tokens
 from ridgeline.workload.training_ends import embedding_ops, head_ops
 from ridgeline.workload.training_shapes import LayerShape, layer_shape
-from ridgeline.workload.training_streams import buffer_bytes
+from ridgeline.workload.training_streams import wire_bytes
 
 _PRODUCTS = ("matrix products", "expert products")
 _CLOCKED = (*_PRODUCTS, "attention")
@@ -64,6 +64,18 @@ def joined(parts: Iterable[Phases]) -> Phases:
 
 def stage_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> Phases:
     """One micro-batch on one stage: its layers, and embedding or head where it has them."""
+    shape = layer_shape(plan)
+    ranks = shard_ranks(plan) if plan.sharding == "zero3" else (1, 1)
+    held = tuple((id(share.layer), share.count) for share in stage.shares)
+    recompute = (plan.recompute, plan.recompute_layers_frac)
+    key = (held, stage.embedding, stage.head, shape, recompute, ranks, plan.devices_count, id(model))
+    found = clock.stages.get(key)
+    if found is None:  # the model is kept beside the answer, so that its identity is not used again
+        found = clock.stages[key] = (_stage_phases(model, stage, plan, clock), model)
+    return found[0]
+
+
+def _stage_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> Phases:
     parts = [share_phases(model, share, plan, clock) for share in stage.shares]
     shape = layer_shape(plan)
     if stage.embedding and model.vocab_count:
@@ -86,19 +98,18 @@ def share_phases(model: Transformer, share: LayerShare, plan: TrainingPlan, cloc
 
 def layer_phases(layer: Layer, hidden: int, shape: LayerShape, plan: TrainingPlan, clock: Clock) -> Phases:
     """One layer, remembered by what decides it."""
-    devices = plan.devices_count
-    key = (layer, hidden, shape, plan.recompute, plan.recompute_layers_frac, devices)
+    key = (id(layer), hidden, shape, plan.recompute, plan.recompute_layers_frac, plan.devices_count)
     found = clock.layers.get(key)
     if found is None:
         ops = training_layer_ops(layer, hidden, shape, clock.software)
         again = {"none": (), "selective": ops.selective_recompute, "full": ops.full_recompute}[plan.recompute]
-        found = Phases(
+        phases = Phases(
             _phase(ops.forward, plan, clock, backward=False),
             _phase(again, plan, clock, backward=False, times=plan.recompute_layers_frac),
             _phase(ops.backward, plan, clock, backward=True),
         )
-        clock.layers[key] = found
-    return found
+        found = clock.layers[key] = (phases, layer)
+    return found[0]
 
 
 def _end_phases(ops: LayerOps, plan: TrainingPlan, clock: Clock) -> Phases:
@@ -196,7 +207,7 @@ def sharding_exchanges(
     """Gather of one layer's weights and scatter of its gradients over the ranks that shard them."""
     dense, expert = layer_parameters(layer, shape)
     ranks, expert_ranks = shard_ranks(plan)
-    reduce_bytes = reduce_element_bytes(shape, clock.software)
+    reduce_bytes = wire_bytes(shape, clock.software)
     groups = (
         (dense, RankGroup(size_count=ranks, stride_count=plan.tensor_count)),
         (expert, RankGroup(size_count=expert_ranks, stride_count=plan.expert_count * shape.expert_tensor_count)),
@@ -208,11 +219,6 @@ def sharding_exchanges(
             gathers.append(_exchange("all_gather", count * shape.stream_bytes, group))
             scatters.append(_exchange("reduce_scatter", count * reduce_bytes * shape.trainable_frac, group))
     return tuple(gathers), tuple(scatters)
-
-
-def reduce_element_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
-    """Bytes of a gradient on the wire."""
-    return buffer_bytes(shape, replace(software, gradient_precision=software.reduce_precision))
 
 
 def _exchange(kind: CollectiveKind, size: float, group: RankGroup) -> Repeated:

@@ -99,13 +99,9 @@ def total_doubt(works: list[Work]) -> float:
 
 def _all_phases(model: Transformer, parts: tuple[Stage, ...], plan: TrainingPlan, clock: Clock) -> list[Phases]:
     """Phases of each stage; stages that hold the same are computed once."""
-    known: dict[tuple[object, ...], Phases] = {}
-    found = []
+    found: list[Phases] = []
     for stage in parts:
-        key = (stage.shares, stage.embedding, stage.head)
-        if key not in known:
-            known[key] = stage_phases(model, stage, plan, clock)
-        found.append(known[key])
+        found.append(found[stage.like] if stage.like < stage.index else stage_phases(model, stage, plan, clock))
     return found
 
 

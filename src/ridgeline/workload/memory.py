@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ridgeline.core import model as formula
 from ridgeline.specs import Layer, Recurrence, SoftmaxAttention, TrainingPlan, Transformer
 from ridgeline.specs.software import SoftwareProfile
+from ridgeline.workload.remember import remembered
 from ridgeline.workload.stages import Stage
 from ridgeline.workload.training_experts import copies_per_token
 from ridgeline.workload.training_shapes import (
@@ -52,6 +53,7 @@ class StateBytes:
         return self.weights + self.gradients + self.master + self.moments
 
 
+@remembered()
 def state_recipe(precision: str, software: SoftwareProfile) -> StateBytes:
     """What one trained parameter costs under a precision and a framework's habits.
 
@@ -115,9 +117,14 @@ def local_parameters(model: Transformer, stage: Stage, plan: TrainingPlan) -> Lo
 
 def layer_parameters(layer: Layer, shape: LayerShape) -> tuple[float, float]:
     """Parameters of one layer on one device: (all but routed experts, routed experts)."""
+    return _layer_parameters(layer, shape.tensor_count, shape.expert_count, shape.expert_tensor_count)
+
+
+@remembered()
+def _layer_parameters(layer: Layer, tensor: int, expert_degree: int, expert_tensor: int) -> tuple[float, float]:
     dense, expert = float(layer.other_parameters_count), 0.0
     for linear in layer.linears:
-        item = projection(linear, shape.tensor_count, shape.expert_count, shape.expert_tensor_count)
+        item = projection(linear, tensor, expert_degree, expert_tensor)
         if linear.role == "expert":
             expert += item.parameters_count
         else:
@@ -175,6 +182,7 @@ class KeptBytes:
 
 
 @formula(id="activation-memory", sources=("korthikanti-2022",))
+@remembered()
 def kept_by_layer(layer: Layer, hidden: int, shape: LayerShape, software: SoftwareProfile) -> KeptBytes:
     """Activations that one layer keeps, tensor by tensor.
 

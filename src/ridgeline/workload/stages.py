@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ridgeline.specs import Layer, LayerRun, Stack, TrainingPlan, Transformer
+from ridgeline.workload.remember import remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,13 @@ class LayerShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What one pipeline stage holds. Stacks beside the main one run on the first stage."""
+    """What one pipeline stage holds. Stacks beside the main one run on the first stage.
+
+    `like` is the index of the first stage that holds the same.
+    """
 
     index: int
+    like: int
     shares: tuple[LayerShare, ...]
     embedding: bool
     head: bool
@@ -65,7 +69,7 @@ def counts(layers_count: int, chunks_count: int) -> list[int]:
     return [base + (1 if index < extra else 0) for index in range(chunks_count)]
 
 
-@lru_cache(maxsize=512)
+@remembered()
 def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1) -> tuple[Stage, ...]:
     """The stages of a pipeline: contiguous layers, or, interleaved, every `pipeline_count`-th of the virtual ones.
 
@@ -74,7 +78,8 @@ def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1) -
     chunks = pipeline_count * interleave_count
     dealt = counts(model.main.layers_count, chunks)
     starts = [sum(dealt[:index]) for index in range(chunks)]
-    found = []
+    found: list[Stage] = []
+    first: dict[tuple[object, ...], int] = {}
     for index in range(pipeline_count):
         held: dict[LayerRun, int] = {}
         for turn in range(interleave_count):
@@ -84,7 +89,9 @@ def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1) -
         shares = [_share(run, count, model.main) for run, count in held.items()]
         if index == 0:
             shares += [_share(run, run.repeat_count, stack) for stack in model.others for run in stack.runs]
-        found.append(Stage(index=index, shares=tuple(shares), embedding=index == 0, head=index == pipeline_count - 1))
+        ends = index == 0, index == pipeline_count - 1
+        like = first.setdefault((tuple((id(x.layer), x.count, x.stored_count) for x in shares), ends), index)
+        found.append(Stage(index=index, like=like, shares=tuple(shares), embedding=ends[0], head=ends[1]))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ridgeline.specs import BITS_PER_ELEMENT, Layer, Linear, RankGroup, SoftmaxAttention, TrainingPlan
 from ridgeline.workload.placement import column_frac
+from ridgeline.workload.remember import remembered
 
 # Matrices that narrow-precision recipes run in 8 or 4 bit; head, router and odd matrices stay wide.
 _NARROWED = frozenset({"attention", "mixer", "mlp", "expert", "shared-expert"})
@@ -173,9 +174,14 @@ def projections(layer: Layer, shape: LayerShape) -> tuple[Projection, ...]:
 
     Query, key and value projections, and the two branches of a gated MLP, are one column-split GEMM each.
     """
+    return _projections(layer, shape.tensor_count, shape.expert_count, shape.expert_tensor_count)
+
+
+@remembered()
+def _projections(layer: Layer, tensor: int, expert: int, expert_tensor: int) -> tuple[Projection, ...]:
     found: list[Projection] = []
     for linear in layer.linears:
-        item = projection(linear, shape.tensor_count, shape.expert_count, shape.expert_tensor_count)
+        item = projection(linear, tensor, expert, expert_tensor)
         if found and _same_input(found[-1], item):
             last = found[-1]
             found[-1] = replace(

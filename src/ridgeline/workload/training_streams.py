@@ -127,9 +127,18 @@ def accumulate(items: Sequence[Projection], shape: LayerShape, software: Softwar
 
 def buffer_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
     """Bytes of one element of the gradient buffer."""
-    if software.gradient_precision == "same":
+    return _gradient_bytes(software.gradient_precision, shape)
+
+
+def wire_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes of one element of a gradient on the wire."""
+    return _gradient_bytes(software.reduce_precision, shape)
+
+
+def _gradient_bytes(precision: str, shape: LayerShape) -> float:
+    if precision == "same":
         return shape.stream_bytes
-    return max(bytes_per_element(software.gradient_precision), shape.stream_bytes)
+    return max(bytes_per_element(precision), shape.stream_bytes)
 
 
 def rows_of(item: Projection, shape: LayerShape) -> float:
