@@ -444,6 +444,7 @@ def correction_targets(field: str) -> list[tuple[str, str]]:
 def convert_device(raw: dict[str, Any], fixes: list[dict[str, Any]], added: dict[str, Any]) -> dict[str, Any]:
     d = Device(raw)
     note = d.take("note")
+    note = RULES["renote"].get(d.id, note)
     idle_note = d.take("idle_note")
     peaks(d), memory(d), onchip(d), cores(d), scale_up(d), host_link(d), power_and_heat(d), descriptive(d)
     for key in list(d.left):
@@ -458,6 +459,8 @@ def convert_device(raw: dict[str, Any], fixes: list[dict[str, Any]], added: dict
     added_here = RULES["overlay"].get(d.id, {})
     overlay(d.facts, added_here.get("facts", {}))
     overlay(d.more, added_here.get("more", {}))
+    supplements = RULES["supplements"].get(d.id, {})
+    overlay(d.facts, {key: fact for key, fact in supplements.items() if key not in d.facts})
     notes = [clean(x) for x in (note, f"idle power {idle_note}" if idle_note else None) if x]
     if d.id in RULES["extra_notes"]:
         notes.append(RULES["extra_notes"][d.id])
@@ -617,7 +620,7 @@ SOURCE_ORDER = (
 
 
 def write_sources(data: Path) -> None:
-    for id in sorted(USED):
+    for id in sorted(USED & SOURCES.keys()):  # others are files of their own
         source = {k: v for k, v in SOURCES[id].items() if k not in ("fact", "match")}
         order = (
             "title",
