@@ -28,19 +28,30 @@ class ServingJob:
         return self.model.main.role == "decoder" and self.load.output_tokens > 0
 
     @property
+    def reads_by_encoder(self) -> bool:
+        """Whether an encoder reads the input and the decoder starts from a token (T5, BART, Whisper)."""
+        cross = any(getattr(mixer, "cross", False) for run in self.model.main.runs for mixer in run.layer.mixers)
+        return cross and any(stack.role in ("encoder", "audio") for stack in self.model.others)
+
+    @property
     def encoder_tokens(self) -> float:
         """Length of what the encoder or tower reads for one request (0: it has none, or none is asked for)."""
         if self.load.encoder_tokens is not None:
             return self.load.encoder_tokens
-        if any(stack.role == "encoder" for stack in self.model.others):
-            return float(self.model.encoder_tokens or self.load.input_tokens)
-        return 0.0
+        fixed = float(self.model.encoder_tokens or 0.0)
+        if self.reads_by_encoder:
+            return fixed or self.load.input_tokens
+        # A tower beside an encoder (text and image models) is part of each input; beside a decoder only on demand.
+        return fixed if self.model.others and self.model.main.role == "encoder" else 0.0
 
     @property
     def prompt_tokens(self) -> float:
-        """Tokens that a request brings to the main stack: its input, or a start token where an encoder reads it."""
-        if any(stack.role == "encoder" for stack in self.model.others):
+        """Tokens that a request brings to the main stack: its input (of fixed length in image encoders), or a start
+        token where an encoder reads it."""
+        if self.reads_by_encoder:
             return 1.0
+        if self.model.main.role != "decoder" and not self.model.others and self.model.encoder_tokens:
+            return float(self.model.encoder_tokens)
         return max(1.0, self.load.input_tokens)
 
     @property

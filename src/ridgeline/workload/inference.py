@@ -83,7 +83,7 @@ def _encoder_step(step: Step) -> Step:
 
 def _stack_ops(stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:
     for linear in stack.linears:
-        yield _gemm((linear,), setting, setting.group.tokens, linear.name), 1.0
+        yield _gemm((linear,), setting, _rows(linear, setting), linear.name), 1.0
     for run in stack.runs:
         for op, count in _layer_ops(run.layer, stack, setting):
             yield op, count * run.repeat_count

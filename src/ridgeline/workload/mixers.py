@@ -40,6 +40,8 @@ def _decode_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op,
         return
     context = step.encoder_tokens if mixer.cross else step.context_tokens
     read = keys_read(mixer, context)
+    if read <= 0:
+        return
     heads, kv_heads = _heads(mixer.heads_count, setting), _heads(mixer.kv_heads_count, setting)
     cached = local_cached_count(mixer, setting.plan) or kv_heads * (mixer.key_dim_count + mixer.value_dim_count)
     key_dim, value_dim = mixer.key_dim_count, mixer.value_dim_count
@@ -71,9 +73,9 @@ def _decode_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op,
 def _prefill_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op, float]]:
     """Many queries a prompt. Fewer than one prompt a step on average is one prompt in some of the steps."""
     step = setting.group
-    if step.prompt_count <= 0 or step.prompt_tokens <= 0:
+    if step.prompt_count <= 0 or step.prompt_tokens <= 0 or (mixer.cross and step.encoder_tokens <= 0):
         return
-    rows = step.prompt_tokens * mixer.rows_per_token
+    rows = max(1.0, step.prompt_tokens * mixer.rows_per_token)
     keys = step.encoder_tokens if mixer.cross else (step.cached_tokens + rows) / mixer.stride_tokens
     together = max(1.0, step.prompt_count)
     name = "cross-attention prefill" if mixer.cross else "attention prefill"
