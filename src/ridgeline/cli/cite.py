@@ -13,7 +13,7 @@ def command(
     out: OutOption = None,
 ) -> None:
     """Plan the scenario and list the facts, formulas and sources that the answer used."""
-    from ridgeline.cli.output import progress, sink
+    from ridgeline.cli.output import Renderables, progress, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
@@ -23,7 +23,7 @@ def command(
         cited = cite(plan(loaded, progress=progress))
         progress("")
 
-        def text() -> list[object]:
+        def text() -> Renderables:
             from ridgeline.report import cite_report
 
             return cite_report(cited)

@@ -16,7 +16,7 @@ def command(
     out: OutOption = None,
 ) -> None:
     """Print id, name and aliases."""
-    from ridgeline.cli.output import sink
+    from ridgeline.cli.output import Renderables, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
@@ -24,7 +24,7 @@ def command(
 
         listed = list_records(load_catalog(catalog or ()), kind)
 
-        def text() -> list[object]:
+        def text() -> Renderables:
             from ridgeline.report import list_report
 
             return list_report(listed)

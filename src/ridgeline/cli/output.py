@@ -17,6 +17,10 @@ from ridgeline.errors import ScenarioError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    Renderables = Sequence[RenderableType]
+else:
+    Renderables = Sequence
+
 PIPE_WIDTH = 120
 
 

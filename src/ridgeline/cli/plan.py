@@ -13,7 +13,7 @@ def command(
     out: OutOption = None,
 ) -> None:
     """Load, search, print."""
-    from ridgeline.cli.output import progress, sink
+    from ridgeline.cli.output import Renderables, progress, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
@@ -23,7 +23,7 @@ def command(
         answer = plan(loaded, progress=progress)
         progress("")
 
-        def text() -> list[object]:
+        def text() -> Renderables:
             from ridgeline.report import plan_report
 
             return plan_report(answer)

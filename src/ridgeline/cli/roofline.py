@@ -13,7 +13,7 @@ def command(
     out: OutOption = None,
 ) -> None:
     """Plan the scenario and break the best layout of each candidate down by operation."""
-    from ridgeline.cli.output import progress, sink
+    from ridgeline.cli.output import Renderables, progress, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
@@ -23,7 +23,7 @@ def command(
         data = roofline(plan(loaded, progress=progress))
         progress("")
 
-        def text() -> list[object]:
+        def text() -> Renderables:
             from ridgeline.report import roofline_report
 
             return roofline_report(data)

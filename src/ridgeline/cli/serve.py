@@ -13,7 +13,7 @@ def command(
     out: OutOption = None,
 ) -> None:
     """As `plan`, for a scenario with workload.serve, with whole trees for every row."""
-    from ridgeline.cli.output import progress, sink
+    from ridgeline.cli.output import Renderables, progress, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
@@ -24,7 +24,7 @@ def command(
         answer = plan(loaded, progress=progress)
         progress("")
 
-        def text() -> list[object]:
+        def text() -> Renderables:
             from ridgeline.report import detail_report
 
             return detail_report(answer)

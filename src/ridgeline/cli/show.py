@@ -20,7 +20,7 @@ def command(
     out: OutOption = None,
 ) -> None:
     """Print the record behind `ref`."""
-    from ridgeline.cli.output import sink
+    from ridgeline.cli.output import Renderables, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
@@ -28,7 +28,7 @@ def command(
 
         shown = show_record(load_catalog(catalog or ()), ref, context=context, kv=kv)
 
-        def text() -> list[object]:
+        def text() -> Renderables:
             from ridgeline.report import show_report
 
             return show_report(shown)

@@ -23,14 +23,14 @@ def command(
     out: OutOption = None,
 ) -> None:
     """Run the scoring of `ridgeline.validation` and print its summary."""
-    from ridgeline.cli.output import sink
+    from ridgeline.cli.output import Renderables, sink
 
     with sink(out, as_json) as target:
         from ridgeline import validation
 
         result = validation.run(kind, path, training=training, rows=rows)
 
-        def text() -> list[object]:
+        def text() -> Renderables:
             from ridgeline.report import data_report
 
             return data_report(result)

@@ -159,3 +159,10 @@ def _site(file: ScenarioFile) -> Site:
         pue_frac=site.pue if site.pue is not None else 1.0,
         carbon_kg_co2e_per_j=site.carbon,
     )
+
+
+def require_kind(scenario: Scenario, kind: str) -> None:
+    """`ScenarioError` where the workload is not of `kind` ("train" or "serve")."""
+    if scenario.kind != kind:
+        has, spot = scenario.kind, scenario.place("workload")
+        raise ScenarioError(f"{spot}: has `{has}`, `ridgeline {kind}` needs `{kind}`; use `ridgeline {has}` or `plan`")

@@ -24,15 +24,20 @@ class _StrictLoader(yaml.SafeLoader):
 
     _depth = 0
 
+    def next_event(self) -> Any:
+        """The event ahead (untyped in PyYAML)."""
+        return self.peek_event()  # type: ignore[no-untyped-call]
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         """The next node; aliases and deep nesting end here."""
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        event = self.next_event()
+        mark = event.start_mark
         if isinstance(event, yaml.AliasEvent):
             problem = "aliases (*name) are not taken in a scenario; write the value out"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
         if self._depth > MAX_DEPTH:
             problem = f"nested deeper than {MAX_DEPTH} levels"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
         self._depth += 1
         try:
             return super().compose_node(parent, index)

@@ -1,0 +1,55 @@
+"""Any plain data as text: nested mappings as indented lines, lists of mappings as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+
+from ridgeline.report.layout import plain, significant, table
+
+_MAX_COLUMNS = 10
+
+
+def data_report(data: Mapping[str, Any], indent: int = 0) -> Sequence[RenderableType]:
+    """`data` as lines `key: value`; numbers with four digits."""
+    parts: list[RenderableType] = []
+    for key, value in data.items():
+        parts += _entry(str(key), value, indent)
+    return parts
+
+
+def _entry(key: str, value: Any, indent: int) -> list[RenderableType]:
+    if isinstance(value, Mapping):
+        return [_line(key, indent), *data_report(value, indent + 2)] if value else []
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        return [_line(key, indent), Padding(_table(value), (0, 0, 0, indent + 2))]
+    return [_line(f"{key}: {_text(value)}", indent)]
+
+
+def _line(text: str, indent: int) -> RenderableType:
+    return Padding(plain(text), (0, 0, 0, indent))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    names = list(dict.fromkeys(name for row in rows for name in row))[:_MAX_COLUMNS]
+    lines = table(*names, left=range(len(names)))
+    for row in rows:
+        lines.add_row(*(plain(_text(row.get(name))) for name in names))
+    return lines
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return "-" if value is None else str(value).lower()
+    if isinstance(value, float):
+        return significant(value, 4)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
+    return str(value)

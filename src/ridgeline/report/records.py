@@ -1,0 +1,50 @@
+"""The text of `list` and `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from ridgeline.report.generic import data_report
+from ridgeline.report.layout import fact_text, plain, table
+
+
+def list_report(listed: Mapping[str, Any]) -> Sequence[RenderableType]:
+    """Ids with names and aliases."""
+    lines = table("id", "name", "aliases", left=(0, 1, 2), flexible=(2,))
+    for item in listed["records"]:
+        lines.add_row(item["id"], plain(item["name"]), plain(", ".join(item["aliases"])))
+    return [lines, plain(f"{len(listed['records'])} {listed['kind']}")]
+
+
+def show_report(shown: Mapping[str, Any]) -> Sequence[RenderableType]:
+    """Figures of a record with kind and source of each, prices, then the rest."""
+    parts: list[RenderableType] = [plain(f"{shown['id']}  {shown.get('name', '')}  ({shown['record']})", "bold")]
+    skip = ("record", "id", "name", "facts", "prices", "missing", "schema_version")
+    parts += data_report({key: value for key, value in shown.items() if key not in skip})
+    if shown.get("missing"):
+        parts.append(plain(f"no source gives: {', '.join(shown['missing'])}"))
+    if shown.get("facts"):
+        parts += [plain(""), _facts(shown["facts"])]
+    if shown.get("prices"):
+        parts += [plain(""), _prices(shown["prices"])]
+    return parts
+
+
+def _facts(facts: Sequence[Mapping[str, Any]]) -> RenderableType:
+    lines = table("fact", "value", "kind", "source", "note", left=(0, 2, 3, 4), flexible=(3, 4))
+    for fact in facts:
+        written = str(fact.get("written") or fact_text(fact["value"], fact.get("unit", "")))
+        note = fact.get("note") or fact.get("why") or ""
+        lines.add_row(fact["key"], plain(written), fact["kind"], plain(fact.get("source", "")), plain(note))
+    return lines
+
+
+def _prices(prices: Sequence[Mapping[str, Any]]) -> RenderableType:
+    lines = table("price a device", "", "provider", "date", "note", left=(0, 2, 3, 4), flexible=(4,))
+    for price in prices:
+        amount = f"{price['usd_per_hour']:.4g} USD/h" if price["usd"] is None else f"{price['usd']:,.0f} USD"
+        lines.add_row(price["kind"], amount, plain(price["provider"]), price["date"], plain(price["note"]))
+    return lines

@@ -1,0 +1,273 @@
+"""The answer to a scenario: ranked rows with their trees, what was infeasible, what it all leans on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ridgeline.catalog import Catalog, Fact
+from ridgeline.core import Interval, Note, merge
+from ridgeline.errors import CatalogError
+from ridgeline.scenario.load import Scenario
+from ridgeline.search import Infeasible, SearchResult, ServingRow, TrainingRow
+
+SCHEMA_VERSION = 1
+_DAY_S = 86400.0
+_JOULE_PER_KILOWATT_HOUR = 3.6e6
+LEANING = ("assumed", "secondary", "unsourced")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One ranked machine; `found` is the search's row with its estimates, trees and intervals."""
+
+    rank: int
+    found: TrainingRow | ServingRow
+    leans: tuple[Fact, ...]
+
+    @property
+    def system(self) -> str:
+        """Id of the system."""
+        return self.found.system.id
+
+    @property
+    def devices(self) -> int:
+        """Devices that are there and paid."""
+        return self.found.devices_count
+
+    @property
+    def layout(self) -> str:
+        """The layout in a few letters."""
+        return self.found.plan.label()
+
+    @property
+    def run_s(self) -> Interval | None:
+        """How long the run takes [s]; None for serving."""
+        return self.found.run_s if isinstance(self.found, TrainingRow) else None
+
+    @property
+    def days(self) -> float | None:
+        """How long the run takes, in days; None for serving."""
+        return None if self.run_s is None else self.run_s.best / _DAY_S
+
+    @property
+    def energy_j(self) -> Interval:
+        """Energy at the meter [J]: of the run, or of an hour of serving."""
+        return self.found.facility.energy_j
+
+    @property
+    def cost_usd(self) -> Interval | None:
+        """Money that the ranking uses [USD]: of the run, or of an hour of serving; None where there is no price."""
+        return self.found.cost.headline_usd
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Ids of all facts that the row rests on."""
+        return row_uses(self.found)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """All remarks on the row."""
+        found = self.found
+        return merge(found.estimate.notes, found.power.notes, found.facility.notes, found.cost.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data."""
+        own = _training_part(self.found) if isinstance(self.found, TrainingRow) else _serving_part(self.found)
+        return {
+            "rank": self.rank,
+            "system": self.system,
+            "system_name": self.found.system.name,
+            "chip": self.found.system.chip.id,
+            "devices": self.devices,
+            "devices_used": self.found.used_count,
+            "layout": self.layout,
+            "plan": asdict(self.found.plan),
+            **own,
+            **_money_and_energy(self.found),
+            "assumed": [fact.id for fact in self.leans if fact.kind == "assumed"],
+            "secondary": [fact.id for fact in self.leans if fact.kind != "assumed"],
+            "notes": [note.to_dict() for note in self.notes],
+            "uses": list(self.uses),
+            "models": list(self.found.estimate.models),
+            "layouts_tried": self.found.tried_count,
+            "rejected": dict(self.found.rejected),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """The answer of `plan`: rows by rank; machines without a feasible plan; notes; facts that all of it leans on."""
+
+    scenario: Scenario
+    rows: tuple[AnswerRow, ...]
+    infeasible: tuple[Infeasible, ...]
+    rejected: Mapping[str, int]
+    tried_count: int
+    notes: tuple[Note, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario, result: SearchResult[Any], notes: Iterable[Note] = ()) -> PlanAnswer:
+        """The answer around a search result."""
+        rows = tuple(
+            AnswerRow(rank, found, leaning_facts(scenario.catalog, row_uses(found)))
+            for rank, found in enumerate(result.rows, start=1)
+        )
+        return cls(
+            scenario=scenario,
+            rows=rows,
+            infeasible=result.infeasible,
+            rejected=result.rejected,
+            tried_count=result.tried_count,
+            notes=merge(notes),
+        )
+
+    @property
+    def leans(self) -> tuple[Fact, ...]:
+        """Assumed and secondary facts that any row rests on, in order of first use."""
+        return tuple({fact.id: fact for row in self.rows for fact in row.leans}.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain data: JSON-ready, never NaN or infinite (null instead)."""
+        file = self.scenario.file
+        model = self.scenario.model
+        data = finite(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "kind": self.scenario.kind,
+                "objective": file.objective,
+                "model": {
+                    "id": model.id,
+                    "family": model.family,
+                    "parameters_count": model.parameters_count,
+                    "active_parameters_count": model.active_parameters_count,
+                },
+                "assumed": [_lean(fact) for fact in self.leans if fact.kind == "assumed"],
+                "secondary": [_lean(fact) for fact in self.leans if fact.kind != "assumed"],
+                "rows": [row.to_dict() for row in self.rows],
+                "infeasible": [
+                    {
+                        "system": item.system_id,
+                        "devices": item.devices_count,
+                        "reasons": list(item.reasons),
+                        "rejected": dict(item.rejected),
+                    }
+                    for item in self.infeasible
+                ],
+                "layouts_tried": self.tried_count,
+                "rejected": dict(self.rejected),
+                "notes": [note.to_dict() for note in self.notes],
+            }
+        )
+        return dict(data)
+
+
+def row_uses(found: TrainingRow | ServingRow) -> tuple[str, ...]:
+    """Ids of all facts behind a row, in order of first use."""
+    return tuple(dict.fromkeys((*found.estimate.uses, *found.power.uses, *found.cost.uses)))
+
+
+def leaning_facts(catalog: Catalog, uses: Iterable[str]) -> tuple[Fact, ...]:
+    """Of the facts `uses`, those that are assumed or not from the maker and not traced to it."""
+    found = (find_fact(catalog, use) for use in uses)
+    return tuple(fact for fact in found if fact is not None and fact.kind in LEANING)
+
+
+def find_fact(catalog: Catalog, fact_id: str) -> Fact | None:
+    """The fact of that id; None for what is no fact of the catalogue (figures that the scenario gives)."""
+    try:
+        return catalog.fact(fact_id)
+    except CatalogError:
+        return None
+
+
+def finite(data: Any) -> Any:
+    """`data` with every number that JSON cannot hold replaced by None."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {key: finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [finite(value) for value in data]
+    return data
+
+
+def _lean(fact: Fact) -> dict[str, Any]:
+    return {
+        "id": fact.id,
+        "kind": fact.kind,
+        "value": fact.value,
+        "unit": fact.unit,
+        "low": fact.low,
+        "high": fact.high,
+        "why": fact.why or fact.note,
+        "source": fact.source,
+    }
+
+
+def _training_part(found: TrainingRow) -> dict[str, Any]:
+    estimate = found.estimate
+    return {
+        "step_s": estimate.step_s.to_dict(),
+        "steps": round(found.run_s.best / estimate.step_s.best),
+        "run_s": found.run_s.to_dict(),
+        "days": found.run_s.scaled(1 / _DAY_S).to_dict(),
+        "tokens_per_s": estimate.tokens_per_s,
+        "mfu_frac": estimate.mfu_frac,
+        "model_flop_per_s_per_device": estimate.model_flop_per_s_per_device,
+        "bubble_frac": estimate.bubble_frac,
+        "time": estimate.time.to_dict(),
+        "memory": estimate.memory.to_dict(),
+        "memory_available_bytes": estimate.memory_available_bytes,
+    }
+
+
+def _serving_part(found: ServingRow) -> dict[str, Any]:
+    estimate = found.estimate.to_dict()
+    for key in ("schema_version", "layout", "devices", "notes", "uses", "models"):
+        estimate.pop(key, None)
+    return {
+        "replicas": found.plan.replica_count,
+        **estimate,
+        "usd_per_mtoken": None if found.usd_per_mtoken is None else found.usd_per_mtoken.to_dict(),
+        "j_per_token": found.j_per_token.to_dict(),
+    }
+
+
+def _money_and_energy(found: TrainingRow | ServingRow) -> dict[str, Any]:
+    cost, facility, power = found.cost, found.facility, found.power
+    return {
+        "power": {
+            "chip_w": power.chip_w,
+            "host_per_device_w": power.host_per_device_w,
+            "machine_w": power.total_w.to_dict(),
+            "meter_w": facility.meter_w.to_dict(),
+            "parts": power.power.to_dict(),
+        },
+        "energy_j": facility.energy_j.to_dict(),
+        "energy_kwh": facility.energy_j.best / _JOULE_PER_KILOWATT_HOUR,
+        "carbon_kg_co2e": facility.carbon_kg_co2e,
+        "cost": {
+            "period": "run" if isinstance(found, TrainingRow) else "hour",
+            "headline_usd": None if cost.headline_usd is None else cost.headline_usd.to_dict(),
+            "basis": cost.headline_basis,
+            "rent_usd": {kind: interval.to_dict() for kind, interval in cost.rent_usd.items()},
+            "own_usd": None if cost.own_usd is None else cost.own_usd.to_dict(),
+            "break_even_utilisation_frac": cost.break_even_frac,
+            "parts": [tree.to_dict() for tree in cost.money],
+            "prices": [
+                {
+                    "kind": quote.kind,
+                    "provider": quote.price.provider,
+                    "date": quote.price.date,
+                    "fact": quote.fact,
+                    "offers": quote.offers_count,
+                    "note": quote.price.note,
+                }
+                for quote in cost.quotes.values()
+            ],
+            "missing": list(cost.missing),
+        },
+    }

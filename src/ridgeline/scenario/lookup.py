@@ -1,0 +1,89 @@
+"""What `list` and `show` print: records of the catalogue and models, as plain data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ridgeline.catalog import RECORD_KINDS, Catalog
+from ridgeline.errors import ScenarioError, UnknownName
+from ridgeline.intake import load_model
+from ridgeline.scenario.answer import SCHEMA_VERSION, finite
+from ridgeline.scenario.quantities import quantity
+from ridgeline.scenario.schema import KV_PRECISIONS
+from ridgeline.workload.summary import model_summary
+
+# Words that people use for a kind of record.
+_SYNONYMS = {"chip": "devices", "chips": "devices", "device": "devices", "config": "models", "configs": "models"}
+
+
+def list_records(catalog: Catalog, kind: str) -> dict[str, Any]:
+    """Ids, names and aliases of a kind of record."""
+    kinds = [name for name in RECORD_KINDS if name != "labels"]
+    plural = kind if kind in kinds else _SYNONYMS.get(kind, f"{kind}s")
+    if plural not in kinds:
+        raise UnknownName("kind", kind, kinds, f"list {kind}")
+    aliases: dict[str, list[str]] = {}
+    for alias, target in catalog.aliases(plural).items():
+        aliases.setdefault(target, []).append(alias)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": plural,
+        "records": [
+            {"id": id, "name": _name(catalog, plural, id), "aliases": sorted(aliases.get(id, []))}
+            for id in catalog.ids(plural)
+        ],
+    }
+
+
+def _name(catalog: Catalog, kind: str, id: str) -> str:
+    record = catalog.record(kind, id)
+    return str(record.get("name") or record.get("title") or "")
+
+
+def show_record(catalog: Catalog, ref: str, *, context: str = "8192", kv: str = "bf16") -> dict[str, Any]:
+    """One record by id, alias or path, with every figure that it has and the names of those that no source gives."""
+    path = Path(ref)
+    if ref.endswith(".json") or _is_there(path):
+        return _model(catalog, ref, context, kv)
+    kind = catalog.kind_of(ref)
+    if kind == "models":
+        return _model(catalog, ref, context, kv)
+    id = catalog.resolve(kind, ref)
+    record = {key: value for key, value in catalog.record(kind, id).items() if key not in ("facts", "file")}
+    facts = [{"key": fact.id.removeprefix(f"{id}."), **fact.to_dict()} for fact in catalog.facts_of(kind, id)]
+    shown: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "record": kind, **record, "facts": facts}
+    if kind == "devices":
+        shown["missing"] = list(catalog.chip(id).missing())
+    if kind in ("devices", "systems"):
+        shown["prices"] = [
+            {
+                "kind": price.kind,
+                "provider": price.provider,
+                "date": price.date,
+                "usd": price.per_device_usd,
+                "usd_per_hour": None if price.per_device_usd_per_s is None else price.per_device_usd_per_s * 3600,
+                "fact": price.fact,
+                "note": price.note,
+            }
+            for price in catalog.prices(id)
+        ]
+    return dict(finite(shown))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _model(catalog: Catalog, ref: str, context: str, kv: str) -> dict[str, Any]:
+    try:
+        tokens = int(quantity("count", "1", "1e9", whole=True)(context))
+    except ValueError as error:
+        raise ScenarioError(f"--context: {error}") from None
+    if kv not in KV_PRECISIONS:
+        raise UnknownName("precision", kv, KV_PRECISIONS, "--kv")
+    model = load_model(ref, catalog)
+    return dict(finite({"schema_version": SCHEMA_VERSION, "record": "models", **model_summary(model, tokens, kv)}))

@@ -1,0 +1,213 @@
+"""From a scenario to an answer: machines with their laws and prices, the search, the answer around its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ridgeline.catalog import Catalog
+from ridgeline.core import FrozenMap, Interval, Note
+from ridgeline.cost import CostTerms, Ownership, newest_quotes
+from ridgeline.errors import BadPlan, NoFeasiblePlan, RidgelineError, ScenarioError
+from ridgeline.power import PowerLaw
+from ridgeline.scenario.answer import PlanAnswer
+from ridgeline.scenario.defaults import engine_name, software_name
+from ridgeline.scenario.load import Candidate, Scenario
+from ridgeline.search import (
+    Limits,
+    Machine,
+    SearchResult,
+    ServingRequest,
+    Terms,
+    TrainingRequest,
+    rank_serving,
+    rank_training,
+    rejected_text,
+)
+from ridgeline.specs import Load
+
+Found = TypeVar("Found")
+
+_POWER_SHARES = (
+    "base_frac",
+    "compute_share_frac",
+    "memory_share_frac",
+    "idle_frac",
+    "host_activity_frac",
+    "host_frac",
+)
+
+
+def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -> PlanAnswer:
+    """Try the layouts of all candidates and rank them.
+
+    Raises `NoFeasiblePlan` with counted reasons where no candidate has a feasible plan, and `BadPlan` where that is
+    so because parts of the layout that the scenario fixes do not divide.
+    """
+    terms = terms_of(scenario)
+    notes: list[Note] = list(scenario.catalog.notes)
+    machines = [machine for item in scenario.candidates for machine in _machines(item, scenario, notes)]
+    result: SearchResult[Any]
+    if scenario.kind == "train":
+        result = rank_training(training_request(scenario), machines, terms, progress)
+    else:
+        result = rank_serving(serving_request(scenario), machines, terms, progress)
+    answer = PlanAnswer.of(scenario, result, notes)
+    if not answer.rows:
+        raise _infeasible(scenario, answer)
+    return answer
+
+
+def terms_of(scenario: Scenario) -> Terms:
+    """Site, limits, objective and the shares of the power and cost models (the scenario's, else assumed)."""
+    file = scenario.file
+    limits = Limits(deadline_s=file.limits.deadline, budget_usd=file.limits.budget, power_w=file.limits.power)
+    ownership = Ownership(
+        depreciation_s=_given_or_fact(scenario.catalog, file.cost.depreciation, "ownership.depreciation"),
+        utilisation_frac=_given_or_fact(scenario.catalog, file.cost.utilisation, "ownership.utilisation"),
+        network_frac=_given_or_fact(scenario.catalog, file.cost.network, "ownership.network"),
+        facts=FrozenMap(
+            {
+                field: fact
+                for field, given, fact in (
+                    ("depreciation_s", file.cost.depreciation, "ownership.depreciation"),
+                    ("utilisation_frac", file.cost.utilisation, "ownership.utilisation"),
+                    ("network_frac", file.cost.network, "ownership.network"),
+                )
+                if given is None
+            }
+        ),
+    )
+    shares = {name: _interval(scenario.catalog, f"power.{name}") for name in _POWER_SHARES}
+    return Terms(
+        site=scenario.site,
+        limits=limits,
+        objective=file.objective,  # type: ignore[arg-type]
+        power=PowerLaw(**shares, facts=FrozenMap({name: f"power.{name}" for name in _POWER_SHARES})),
+        cost=CostTerms(basis=file.cost.basis or "", price_kind=file.cost.price, ownership=ownership),
+    )
+
+
+def _given_or_fact(catalog: Catalog, given: float | None, fact_id: str) -> Interval:
+    return Interval.exact(given) if given is not None else _interval(catalog, fact_id)
+
+
+def _interval(catalog: Catalog, fact_id: str) -> Interval:
+    fact = catalog.fact(fact_id)
+    best = float(fact.value)
+    return Interval(fact.low if fact.low is not None else best, best, fact.high if fact.high is not None else best)
+
+
+def training_request(scenario: Scenario) -> TrainingRequest:
+    """The training job of a scenario."""
+    train = scenario.file.workload.train
+    if train is None:
+        raise ScenarioError(f"{scenario.place('workload')}: has no `train`")
+    pins: dict[str, int | str | bool] = {
+        field: value
+        for field, value in (
+            ("tensor_count", train.tensor),
+            ("pipeline_count", train.pipeline),
+            ("data_count", train.data),
+            ("context_count", train.context),
+            ("expert_count", train.expert),
+            ("interleave_count", train.interleave),
+            ("micro_batch_count", train.micro_batch),
+            ("recompute", train.recompute),
+            ("sharding", train.sharding),
+            ("schedule", train.schedule),
+            ("sequence_parallel", train.sequence_parallel),
+            ("offload_optimizer", train.offload_optimizer),
+        )
+        if value is not None
+    }
+    return TrainingRequest(
+        model=scenario.model,
+        tokens_count=train.tokens,
+        sequence_tokens=train.sequence,
+        global_batch_count=train.global_batch,
+        precision=train.precision,
+        pins=FrozenMap(pins),
+    )
+
+
+def serving_request(scenario: Scenario) -> ServingRequest:
+    """The serving load of a scenario."""
+    serve = scenario.file.workload.serve
+    if serve is None:
+        raise ScenarioError(f"{scenario.place('workload')}: has no `serve`")
+    pins = {
+        field: value
+        for field, value in (
+            ("tensor_count", serve.tensor),
+            ("pipeline_count", serve.pipeline),
+            ("expert_count", serve.expert),
+            ("replica_count", serve.replicas),
+            ("max_batch_count", serve.max_batch),
+            ("max_batch_tokens", serve.max_batch_tokens),
+        )
+        if value is not None
+    }
+    return ServingRequest(
+        model=scenario.model,
+        load=Load(
+            input_tokens=float(serve.input),
+            output_tokens=float(serve.output),
+            rate_per_s=serve.rate,
+            concurrency_count=float(serve.concurrency) if serve.concurrency is not None else None,
+            ttft_p95_s=serve.ttft_p95,
+            tpot_p95_s=serve.tpot_p95,
+            e2e_p95_s=serve.latency_p95,
+        ),
+        weight_precision=serve.precision or "",
+        activation_precision=serve.activations or "",
+        kv_precision=serve.kv or "",
+        pins=FrozenMap(pins),
+    )
+
+
+def _machines(candidate: Candidate, scenario: Scenario, notes: list[Note]) -> list[Machine]:
+    catalog, system, file = scenario.catalog, candidate.system, scenario.file
+    software = engine = None
+    if file.workload.train is not None:
+        name = file.workload.train.software or software_name(system.chip)
+        software = _named(scenario, "train", "software", lambda: catalog.software(name))
+        if file.workload.train.software is None:
+            notes.append(Note("fill", f"training software on {system.id} not named: {software.name or name} is taken"))
+    elif file.workload.serve is not None:
+        name = file.workload.serve.engine or engine_name(system.chip, scenario.model, file.workload.serve.output)
+        engine = _named(scenario, "serve", "engine", lambda: catalog.engine(name))
+        if file.workload.serve.engine is None:
+            text = f"serving engine on {system.id} not named: {engine.name or name} {engine.version} is taken"
+            notes.append(Note("fill", text))
+    calibration = catalog.calibration(system.chip.id)
+    quotes = FrozenMap(newest_quotes(candidate.prices, system.id))
+    return [
+        Machine(
+            system=system,
+            devices_count=count,
+            calibration=calibration,
+            quotes=quotes,
+            software=software,
+            engine=engine,
+        )
+        for count in candidate.devices
+    ]
+
+
+def _named(scenario: Scenario, part: str, key: str, find: Callable[[], Found]) -> Found:
+    try:
+        return find()
+    except RidgelineError as error:
+        raise ScenarioError(f"{scenario.place('workload', part, key)}: {error}") from None
+
+
+def _infeasible(scenario: Scenario, answer: PlanAnswer) -> RidgelineError:
+    """The error for an answer without rows: what stood in the way on each machine, and the counts."""
+    lines = [f"  {item.system_id} x {item.devices_count}: {'; '.join(item.reasons)}" for item in answer.infeasible]
+    rejected = dict(answer.rejected)
+    counts = rejected_text(rejected, answer.tried_count)
+    pinned = scenario.kind == "train" and bool(training_request(scenario).pins)
+    if pinned and not any(item.divided_count for item in answer.infeasible):
+        return BadPlan(f"{scenario.place('workload', 'train')}: the layout does not divide\n" + "\n".join(lines))
+    return NoFeasiblePlan(f"no feasible plan for {scenario.model.id}: {counts}\n" + "\n".join(lines), rejected)

@@ -1,0 +1,134 @@
+"""What a search answers: rows in order, what was infeasible and why, and how many layouts fell for which reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ridgeline.core import FrozenMap, Interval
+from ridgeline.cost import CostEstimate
+from ridgeline.facility import FacilityEstimate
+from ridgeline.power import PowerEstimate
+from ridgeline.search.terms import Limits
+from ridgeline.serving import ServingEstimate
+from ridgeline.specs import Calibration, ServingPlan, SoftwareProfile, System, TrainingPlan
+from ridgeline.training import TrainingEstimate
+from ridgeline.units import show
+
+MEMORY, DIVISIBILITY, LIMITS, MISSING = "memory", "divisibility", "limits", "missing fact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRow:
+    """The best layout of a training job on one machine. `used_count` of `devices_count` devices work; all are paid."""
+
+    system: System
+    devices_count: int
+    used_count: int
+    plan: TrainingPlan
+    estimate: TrainingEstimate
+    run_s: Interval
+    power: PowerEstimate
+    facility: FacilityEstimate
+    cost: CostEstimate
+    calibration: Calibration
+    software: SoftwareProfile
+    tried_count: int
+    rejected: FrozenMap[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingRow:
+    """The best layout of a serving system on one machine.
+
+    `power` is the mean; `facility` and `cost` are those of one hour. `usd_per_mtoken` and `j_per_token` are per output
+    token (per input token where nothing is generated); None where there is no price.
+    """
+
+    system: System
+    devices_count: int
+    used_count: int
+    plan: ServingPlan
+    estimate: ServingEstimate
+    power: PowerEstimate
+    facility: FacilityEstimate
+    cost: CostEstimate
+    usd_per_mtoken: Interval | None
+    j_per_token: Interval
+    calibration: Calibration
+    tried_count: int
+    rejected: FrozenMap[str, int]
+
+
+Row = TypeVar("Row", TrainingRow, ServingRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """A machine on which no layout is feasible, or whose best one breaks a limit. `reasons` are sentences;
+    `divided_count` layouts kept every rule before memory, time and limits were asked."""
+
+    system_id: str
+    devices_count: int
+    reasons: tuple[str, ...]
+    rejected: FrozenMap[str, int] = field(default_factory=FrozenMap)
+    divided_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult(Generic[Row]):
+    """Rows by rank, machines without a feasible plan, and rejected layouts by reason over all machines."""
+
+    rows: tuple[Row, ...]
+    infeasible: tuple[Infeasible, ...]
+    rejected: FrozenMap[str, int]
+    tried_count: int
+
+
+def add_counts(groups: Iterable[Mapping[str, int]]) -> FrozenMap[str, int]:
+    """Counts by reason, added up, the most frequent first.
+
+    >>> add_counts([{"memory": 2}, {"memory": 1, "divisibility": 7}])
+    FrozenMap({'divisibility': 7, 'memory': 3})
+    """
+    whole: dict[str, int] = {}
+    for group in groups:
+        for reason, count in group.items():
+            whole[reason] = whole.get(reason, 0) + count
+    return FrozenMap(dict(sorted(whole.items(), key=lambda item: (-item[1], item[0]))))
+
+
+def rejected_text(rejected: Mapping[str, int], tried_count: int = 0) -> str:
+    """The counts as a sentence.
+
+    >>> rejected_text({"memory": 300, "divisibility": 112}, 1500)
+    '412 of 1,500 layouts rejected: 300 memory, 112 divisibility'
+    """
+    of = f" of {tried_count:,}" if tried_count else ""
+    whole = sum(rejected.values())
+    if not whole:
+        return f"none{of} layouts rejected"
+    parts = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items())
+    return f"{whole:,}{of} layout{'s' if max(whole, tried_count) != 1 else ''} rejected: {parts}"
+
+
+def broken_limits(
+    limits: Limits, run_s: float | None, meter_w: float, money_usd: float | None, per: str = ""
+) -> list[tuple[str, str]]:
+    """Each limit that a plan breaks: its name and a sentence with what it takes and what is allowed.
+
+    A budget without a price to hold against it is broken: nothing says that the money is enough.
+    """
+    found = []
+    if limits.deadline_s is not None and run_s is not None and run_s > limits.deadline_s:
+        found.append(("deadline", f"takes {show(run_s, 'time')}, deadline {show(limits.deadline_s, 'time')}"))
+    if limits.power_w is not None and meter_w > limits.power_w:
+        found.append(("power", f"draws {show(meter_w, 'power')}, limit {show(limits.power_w, 'power')}"))
+    if limits.budget_usd is not None:
+        budget = show(limits.budget_usd, "money")
+        if money_usd is None:
+            found.append(("budget", f"has no price to hold against the budget of {budget}{per}"))
+        elif money_usd > limits.budget_usd:
+            found.append(("budget", f"costs {show(money_usd, 'money')}{per}, budget {budget}{per}"))
+    return found

@@ -1,0 +1,247 @@
+"""Ranks machines for a serving load: the best layout on each, its latency, throughput, energy and money."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ridgeline.core import FrozenMap, Interval, quadrature
+from ridgeline.cost import CostEstimate, estimate_cost
+from ridgeline.errors import MissingFact, OutOfMemory
+from ridgeline.facility import energy_at_meter
+from ridgeline.power import Activity, PowerEstimate, estimate_power
+from ridgeline.search.ranking import counted, gathered, ordered
+from ridgeline.search.result import (
+    MEMORY,
+    MISSING,
+    Infeasible,
+    SearchResult,
+    ServingRow,
+    broken_limits,
+    rejected_text,
+)
+from ridgeline.search.terms import Machine, Objective, Progress, Terms
+from ridgeline.serving import ServingEstimate, ServingJob, estimate_serving
+from ridgeline.serving.layouts import serving_layouts
+from ridgeline.specs import Load, ServingPlan, Transformer
+
+LATENCY = "latency or load"
+_HOUR_S = 3600.0  # src: si-accepted-units
+_MONTH_S = 730.5 * _HOUR_S  # src: julian-year (a twelfth)
+_MILLION = 1e6  # src: si-prefixes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingRequest:
+    """The question: a model, a load, precisions, and parts of the layout that are already decided (`pins`)."""
+
+    model: Transformer
+    load: Load
+    weight_precision: str = ""
+    activation_precision: str = ""
+    kv_precision: str = ""
+    pins: FrozenMap[str, int] = field(default_factory=FrozenMap)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """Estimates of one machine and what fell out."""
+
+    kept: tuple[ServingEstimate, ...]
+    broken: tuple[ServingEstimate, ...]
+    rejected: dict[str, int]
+    memory: str
+    missing: str
+    tried_count: int
+
+
+def rank_serving(
+    request: ServingRequest, machines: Sequence[Machine], terms: Terms, progress: Progress | None = None
+) -> SearchResult[ServingRow]:
+    """The best layout of each machine, ranked under the objective of `terms`; infeasible machines with reasons.
+
+    With a rate or a concurrency given, "time" is the 95th-percentile latency of a request, else the throughput. A
+    budget is held against a month (a twelfth of a year) of the money that the ranking uses.
+    """
+    rows: list[ServingRow] = []
+    infeasible: list[Infeasible] = []
+    tried_count = 0
+    for machine in machines:
+        if progress is not None:
+            progress(f"searching {machine.system.id} x {machine.devices_count}")
+        tried = _try_layouts(request, machine)
+        tried_count += tried.tried_count
+        found = [_row(machine, request, estimate, tried, terms) for estimate in tried.kept]
+        if not found:
+            infeasible.append(_nothing(machine, tried))
+            continue
+        row = ordered(found, terms.objective, objective_values)[0]
+        broken = _broken(row, terms)
+        if broken:
+            reasons = tuple(text for _, text in broken)
+            infeasible.append(
+                Infeasible(
+                    system_id=machine.system.id,
+                    devices_count=machine.devices_count,
+                    reasons=reasons,
+                    rejected=counted(tried.rejected | {broken[0][0]: len(found)}),
+                    divided_count=tried.tried_count,
+                )
+            )
+            continue
+        rows.append(row)
+    return gathered(ordered(rows, terms.objective, objective_values), infeasible, tried_count)
+
+
+def objective_values(row: ServingRow) -> dict[Objective, float]:
+    """What a row costs under each objective: the less the better, infinite where it is not known."""
+    load, estimate = row.estimate.load, row.estimate
+    offered = load.rate_per_s is not None or load.concurrency_count is not None
+    throughput = estimate.requests_per_s.best
+    time = estimate.e2e_p95_s if offered else (1.0 / throughput if throughput > 0 else math.inf)
+    return {
+        "time": time,
+        "cost": row.usd_per_mtoken.best if row.usd_per_mtoken is not None else math.inf,
+        "energy": row.j_per_token.best,
+        "devices": float(row.used_count),
+    }
+
+
+def _try_layouts(request: ServingRequest, machine: Machine) -> _Tried:
+    kept: list[ServingEstimate] = []
+    broken: list[ServingEstimate] = []
+    rejected: dict[str, int] = {}
+    memory = missing = ""
+    tried = 0
+    for plan in _plans(request, machine):
+        tried += 1
+        try:
+            estimate = estimate_serving(_job(request, machine, plan))
+        except OutOfMemory as error:
+            rejected[MEMORY] = rejected.get(MEMORY, 0) + 1
+            memory = str(error)
+            continue
+        except MissingFact as error:
+            rejected[MISSING] = rejected.get(MISSING, 0) + 1
+            missing = str(error)
+            continue
+        if estimate.feasible:
+            kept.append(estimate)
+        else:
+            broken.append(estimate)
+            rejected[LATENCY] = rejected.get(LATENCY, 0) + 1
+    return _Tried(tuple(kept), tuple(broken), rejected, memory, missing, tried)
+
+
+def _plans(request: ServingRequest, machine: Machine) -> Iterator[ServingPlan]:
+    yield from serving_layouts(
+        request.model,
+        machine.system,
+        machine.devices_count,
+        weight_precision=request.weight_precision,
+        activation_precision=request.activation_precision,
+        kv_precision=request.kv_precision,
+        pins=request.pins,
+    )
+
+
+def _job(request: ServingRequest, machine: Machine, plan: ServingPlan) -> ServingJob:
+    if machine.engine is None:
+        raise MissingFact(f"engine for {machine.system.id}")
+    return ServingJob(
+        model=request.model,
+        plan=plan,
+        system=machine.system,
+        calibration=machine.calibration,
+        engine=machine.engine,
+        load=request.load,
+    )
+
+
+def _row(
+    machine: Machine, request: ServingRequest, estimate: ServingEstimate, tried: _Tried, terms: Terms
+) -> ServingRow:
+    power = serving_power(machine, estimate, terms)
+    hour = Interval.exact(_HOUR_S)
+    facility = energy_at_meter(power.total_w, hour, terms.site)
+    cost = estimate_cost(
+        machine.system.id, machine.devices_count, hour, facility.energy_j, terms.site, machine.quotes, terms.cost
+    )
+    tokens_per_s = tokens_of(estimate)
+    energy = facility.meter_w
+    sigma = quadrature(energy.sigma, tokens_per_s.sigma)
+    return ServingRow(
+        system=machine.system,
+        devices_count=machine.devices_count,
+        used_count=estimate.plan.devices_count,
+        plan=estimate.plan,
+        estimate=estimate,
+        power=power,
+        facility=facility,
+        cost=cost,
+        usd_per_mtoken=_usd_per_mtoken(cost, tokens_per_s),
+        j_per_token=Interval.from_sigma(energy.best / tokens_per_s.best, sigma),
+        calibration=machine.calibration,
+        tried_count=tried.tried_count,
+        rejected=counted(tried.rejected),
+    )
+
+
+def tokens_of(estimate: ServingEstimate) -> Interval:
+    """Tokens a second that money and energy are spread over: output tokens, or input tokens where none are made."""
+    if estimate.output_tokens_per_s.best > 0:
+        return estimate.output_tokens_per_s
+    return estimate.total_tokens_per_s
+
+
+def _usd_per_mtoken(cost: CostEstimate, tokens_per_s: Interval) -> Interval | None:
+    hourly = cost.headline_usd
+    if hourly is None or tokens_per_s.best <= 0:
+        return None
+    factor = _MILLION / (_HOUR_S * tokens_per_s.best)
+    low = hourly.low * factor * tokens_per_s.best / tokens_per_s.high
+    high = hourly.high * factor * tokens_per_s.best / tokens_per_s.low
+    return Interval(low, hourly.best * factor, high)
+
+
+def serving_power(machine: Machine, estimate: ServingEstimate, terms: Terms) -> PowerEstimate:
+    """Mean power of all devices of the machine; those that no replica uses are idle."""
+    chip = machine.system.chip
+    busy = min(1.0, estimate.device_busy_frac)
+    plan = estimate.plan
+    precision = plan.activation_precision if chip.has_peak(plan.activation_precision) else "bf16"
+    peak = chip.peak(precision, "activity of the matrix units")
+    bandwidth = chip.need("memory_bandwidth_bytes_per_s", "activity of the memory")
+    at_work = max(busy, 1e-9)  # src: rl-numerics
+    activity = Activity(
+        compute_frac=min(1.0, estimate.flop_per_s_per_device / at_work / peak),
+        memory_frac=min(1.0, estimate.memory_bytes_per_s_per_device / at_work / bandwidth),
+        busy_frac=busy * plan.devices_count / machine.devices_count,
+    )
+    return estimate_power(machine.system, machine.devices_count, activity, terms.power)
+
+
+def _broken(row: ServingRow, terms: Terms) -> list[tuple[str, str]]:
+    hourly = row.cost.headline_usd
+    monthly = None if hourly is None else hourly.best * _MONTH_S / _HOUR_S
+    return broken_limits(terms.limits, None, row.facility.meter_w.best, monthly, " a month")
+
+
+def _nothing(machine: Machine, tried: _Tried) -> Infeasible:
+    reasons = []
+    if tried.broken:
+        nearest = min(tried.broken, key=lambda item: (len(item.reasons), item.e2e_p95_s, item.plan.label()))
+        reasons.append(f"nearest layout {nearest.plan.label()}: {'; '.join(nearest.reasons)}")
+    elif tried.memory:
+        reasons.append(tried.memory)
+    elif tried.missing:
+        reasons.append(tried.missing)
+    if not reasons:
+        reasons.append(f"no layout divides {machine.devices_count} devices; {rejected_text(counted(tried.rejected))}")
+    return Infeasible(
+        system_id=machine.system.id,
+        devices_count=machine.devices_count,
+        reasons=tuple(reasons),
+        rejected=counted(tried.rejected),
+    )

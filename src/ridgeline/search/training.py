@@ -1,0 +1,331 @@
+"""Ranks machines for a training job: the best layout on each, how long the run takes, energy and money."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ridgeline.core import FrozenMap
+from ridgeline.cost import estimate_cost
+from ridgeline.errors import MissingFact
+from ridgeline.facility import energy_at_meter
+from ridgeline.power import Activity, PowerEstimate, estimate_power
+from ridgeline.search.ranking import counted, gathered, ordered
+from ridgeline.search.result import (
+    MEMORY,
+    MISSING,
+    Infeasible,
+    SearchResult,
+    TrainingRow,
+    add_counts,
+    broken_limits,
+)
+from ridgeline.search.terms import Machine, Objective, Progress, Terms
+from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
+from ridgeline.training import (
+    LayoutRequest,
+    TrainingEstimate,
+    TrainingJob,
+    candidates,
+    check_plan,
+    estimate_step,
+    layouts,
+    peak_memory,
+)
+from ridgeline.units import show
+
+_NEAR_COUNT = 8  # src: rl-numerics
+_SMALLER_SIZES_COUNT = 6  # src: rl-numerics
+_DEGREES = ("tensor_count", "pipeline_count", "context_count", "data_count", "expert_count", "interleave_count")
+# Parts of a plan that the enumeration takes from its base and does not search.
+_BASE_FIELDS = ("recompute", "schedule", "offload_optimizer")
+# What the codes of broken rules mean to somebody who reads the counts.
+_REASONS = {
+    "batch": "batch does not divide",
+    "heads": "heads do not divide",
+    "width": "widths do not divide",
+    "layers": "layers do not divide",
+    "schedule": "micro-batches do not fill virtual stages",
+    "sequence": "sequence does not divide",
+    "experts": "experts do not divide",
+    "domain": "tensor group wider than a node",
+    "devices": "no such size of machine",
+    "sharding": "full sharding in a pipeline",
+    "precision": "precision not known for the chip",
+}
+# Lines of the waterfall during which the memory is what works.
+_STREAMING = ("element-wise", "optimizer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRequest:
+    """The question: a model, tokens in all, sequence, global batch in sequences, precision, and parts of the layout
+    that are already decided (`pins`: fields of `TrainingPlan`)."""
+
+    model: Transformer
+    tokens_count: float
+    sequence_tokens: int
+    global_batch_count: int
+    precision: str
+    pins: FrozenMap[str, int | str | bool] = field(default_factory=FrozenMap)
+
+    @property
+    def steps_count(self) -> int:
+        """Steps of the run, the last one whole."""
+        return math.ceil(self.tokens_count / (self.sequence_tokens * self.global_batch_count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What the layouts of one machine came to; `divided_count` of them keep every rule (before memory is asked)."""
+
+    kept: tuple[TrainingEstimate, ...]
+    rejected: dict[str, int]
+    missing: str
+    divided_count: int
+
+    @property
+    def tried_count(self) -> int:
+        """All layouts that were looked at."""
+        broken = sum(count for reason, count in self.rejected.items() if reason in _REASONS.values())
+        return self.divided_count + broken
+
+
+def rank_training(
+    request: TrainingRequest, machines: Sequence[Machine], terms: Terms, progress: Progress | None = None
+) -> SearchResult[TrainingRow]:
+    """The best layout of each machine, ranked under the objective of `terms`; infeasible machines with reasons.
+
+    Memory is checked before time. Where no layout divides the devices of a machine, the largest smaller number that
+    some layout divides is used and the rest stands idle (and is paid). A plan that breaks a limit is infeasible.
+    """
+    rows: list[TrainingRow] = []
+    infeasible: list[Infeasible] = []
+    tried_count = 0
+    for machine in machines:
+        if progress is not None:
+            progress(f"searching {machine.system.id} x {machine.devices_count}")
+        tried = _try_sizes(request, machine)
+        tried_count += tried.tried_count
+        found = [_row(machine, request, estimate, tried, terms) for estimate in _worth_a_row(tried.kept)]
+        if not found:
+            infeasible.append(_nothing(machine, request, tried))
+            continue
+        row = ordered(found, terms.objective, objective_values)[0]
+        broken = broken_limits(terms.limits, row.run_s.best, row.facility.meter_w.best, _money(row))
+        if broken:
+            infeasible.append(_over(row, broken, tried))
+            continue
+        rows.append(row)
+    return gathered(ordered(rows, terms.objective, objective_values), infeasible, tried_count)
+
+
+def objective_values(row: TrainingRow) -> dict[Objective, float]:
+    """What a row costs under each objective: the less the better, infinite where it is not known."""
+    money = _money(row)
+    return {
+        "time": row.run_s.best,
+        "cost": money if money is not None else math.inf,
+        "energy": row.facility.energy_j.best,
+        "devices": float(row.used_count),
+    }
+
+
+def _money(row: TrainingRow) -> float | None:
+    return None if row.cost.headline_usd is None else row.cost.headline_usd.best
+
+
+def _worth_a_row(kept: Sequence[TrainingEstimate]) -> list[TrainingEstimate]:
+    """The fastest few: power varies far less than time between layouts, so any objective finds its best there."""
+    return sorted(kept, key=lambda item: (item.step_s.best, item.plan.label()))[:_NEAR_COUNT]
+
+
+def _try_sizes(request: TrainingRequest, machine: Machine) -> _Tried:
+    """All layouts of the whole machine; where none divides it, of the next smaller numbers of nodes.
+
+    A layout of which a degree is pinned is tried on the whole machine alone.
+    """
+    whole = _try_layouts(request, machine, machine.devices_count)
+    if whole.divided_count > 0 or any(name in request.pins for name in _DEGREES):
+        return whole
+    node = min(machine.system.devices_per_node_count, machine.devices_count)
+    found = 0
+    best = whole
+    for used in range((machine.devices_count - 1) // node * node, machine.devices_count // 2, -node):
+        if machine.system.sizes_count and used not in machine.system.sizes_count:
+            continue
+        tried = _try_layouts(request, machine, used)
+        best = _joined(best, tried)
+        found += 1 if tried.kept else 0
+        if found == _SMALLER_SIZES_COUNT:
+            break
+    return best
+
+
+def layout_request(request: TrainingRequest, machine: Machine, used_count: int) -> LayoutRequest:
+    """The question in the words of `training.layouts`."""
+    pins = dict(request.pins)
+    base = TrainingPlan(
+        sequence_tokens=request.sequence_tokens,
+        global_batch_count=request.global_batch_count,
+        precision=request.precision,
+        **{name: value for name, value in pins.items() if name in _BASE_FIELDS},  # type: ignore[arg-type]
+    )
+    return LayoutRequest(
+        model=request.model,
+        system=machine.system,
+        software=_software(machine),
+        devices_count=used_count,
+        base=base,
+        pins=request.pins,
+    )
+
+
+def _try_layouts(request: TrainingRequest, machine: Machine, used_count: int) -> _Tried:
+    kept: list[TrainingEstimate] = []
+    rejected: dict[str, int] = {}
+    missing = ""
+    tried = 0
+    for plan in layouts(layout_request(request, machine, used_count), rejected):
+        tried += 1
+        try:
+            kept.append(estimate_step(_job(request, machine, plan)))
+        except MissingFact as error:
+            rejected[MISSING] = rejected.get(MISSING, 0) + 1
+            missing = str(error)
+    tried += rejected.get(MEMORY, 0)
+    return _Tried(tuple(kept), {_REASONS.get(code, code): count for code, count in rejected.items()}, missing, tried)
+
+
+def _joined(one: _Tried, other: _Tried) -> _Tried:
+    return _Tried(
+        one.kept + other.kept,
+        dict(add_counts([one.rejected, other.rejected])),
+        one.missing or other.missing,
+        one.divided_count + other.divided_count,
+    )
+
+
+def _software(machine: Machine) -> SoftwareProfile:
+    if machine.software is None:
+        raise MissingFact(f"training software for {machine.system.id}")
+    return machine.software
+
+
+def _job(request: TrainingRequest, machine: Machine, plan: TrainingPlan) -> TrainingJob:
+    return TrainingJob(
+        model=request.model,
+        plan=plan,
+        system=machine.system,
+        calibration=machine.calibration,
+        software=_software(machine),
+    )
+
+
+def _row(
+    machine: Machine, request: TrainingRequest, estimate: TrainingEstimate, tried: _Tried, terms: Terms
+) -> TrainingRow:
+    run_s = estimate.step_s.scaled(float(request.steps_count))
+    power = training_power(machine, estimate, terms)
+    facility = energy_at_meter(power.total_w, run_s, terms.site)
+    cost = estimate_cost(
+        machine.system.id, machine.devices_count, run_s, facility.energy_j, terms.site, machine.quotes, terms.cost
+    )
+    return TrainingRow(
+        system=machine.system,
+        devices_count=machine.devices_count,
+        used_count=estimate.plan.devices_count,
+        plan=estimate.plan,
+        estimate=estimate,
+        run_s=run_s,
+        power=power,
+        facility=facility,
+        cost=cost,
+        calibration=machine.calibration,
+        software=_software(machine),
+        tried_count=tried.tried_count,
+        rejected=counted(tried.rejected),
+    )
+
+
+def training_power(machine: Machine, estimate: TrainingEstimate, terms: Terms) -> PowerEstimate:
+    """Mean power of all devices of the machine during a step; those that the layout does not use are idle.
+
+    The matrix units are as busy as the model's operations say, recomputation added in proportion to its time; the
+    memory is taken as fully busy during element-wise work and the optimizer step, and idle otherwise.
+    """
+    time = estimate.time
+    forward_s, backward_s = time.value_of("forward"), time.value_of("backward")
+    again = 1.0 + time.value_of("recompute") / (forward_s + backward_s) if forward_s + backward_s > 0 else 1.0
+    streaming_s = sum(node.value for node in time.walk() if not node.parts and node.name in _STREAMING)
+    activity = Activity(
+        compute_frac=min(1.0, estimate.mfu_frac * again),
+        memory_frac=min(1.0, max(0.0, streaming_s / time.value)),
+        busy_frac=estimate.plan.devices_count / machine.devices_count,
+    )
+    return estimate_power(machine.system, machine.devices_count, activity, terms.power)
+
+
+def _over(row: TrainingRow, broken: list[tuple[str, str]], tried: _Tried) -> Infeasible:
+    reasons = (f"best layout {row.plan.label()}: " + "; ".join(text for _, text in broken),)
+    return Infeasible(
+        system_id=row.system.id,
+        devices_count=row.devices_count,
+        reasons=reasons,
+        rejected=counted({**tried.rejected, broken[0][0]: len(tried.kept)}),
+        divided_count=tried.divided_count,
+    )
+
+
+def _nothing(machine: Machine, request: TrainingRequest, tried: _Tried) -> Infeasible:
+    if tried.missing:
+        reason = tried.missing
+    elif tried.divided_count > 0:
+        reason = _memory_reason(machine, request)
+    else:
+        reason = _divides_reason(machine, request)
+    return Infeasible(
+        system_id=machine.system.id,
+        devices_count=machine.devices_count,
+        reasons=(reason,),
+        rejected=counted(tried.rejected),
+        divided_count=tried.divided_count,
+    )
+
+
+def _memory_reason(machine: Machine, request: TrainingRequest) -> str:
+    """What the layout that needs the least memory lacks, everything computed again where that is not decided."""
+    wanted = layout_request(request, machine, machine.devices_count)
+    again = {} if "recompute" in request.pins else {"recompute": "full"}
+    plans = (replace(plan, **again) for plan in candidates(wanted))  # type: ignore[arg-type]
+    sized = (
+        (peak_memory(request.model, plan, wanted.software).value, plan)
+        for plan in plans
+        if not check_plan(request.model, machine.system, plan)
+    )
+    needed, plan = min(sized, key=lambda item: item[0])
+    available = machine.system.chip.memory_bytes()
+    return (
+        f"out of memory: the least that any layout needs is {show(needed, 'bytes')} a device ({plan.label()}),"
+        f" {machine.system.chip.id} has {show(available, 'bytes')}"
+    )
+
+
+def _divides_reason(machine: Machine, request: TrainingRequest) -> str:
+    """Why no layout divides: a broken rule about what is pinned if there is one, else about the batch."""
+    wanted = layout_request(request, machine, machine.devices_count)
+    first = ""
+    seen = 0
+    for plan in candidates(wanted):
+        seen += 1
+        for problem in check_plan(request.model, machine.system, plan):
+            if any(name in request.pins for name in problem.fields):
+                return problem.text
+            first = first or problem.text
+    if seen == 0:
+        pinned = ", ".join(
+            f"{name.removesuffix('_count')} {request.pins[name]}" for name in _DEGREES if name in request.pins
+        )
+        return f"{pinned or 'no layout'} does not divide {machine.devices_count} devices"
+    return f"no layout divides {machine.devices_count} devices and a batch of {request.global_batch_count}; {first}"
