@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+from ridgeline.core import model as formula
 from ridgeline.specs import Calibration, EngineProfile, Load, ServingPlan, System, Transformer
+
+
+@formula(id="compiled-length", sources=("neuron-docs",))
+def padded_tokens(tokens: float, bucket_tokens: float) -> float:
+    """The compiled length that `tokens` run at: the smallest of bucket, 2 bucket, 4 bucket ... that holds them.
+
+    `bucket_tokens` 0: shapes are free, the length is its own.
+
+    >>> padded_tokens(300, 128), padded_tokens(100, 128), padded_tokens(300, 0)
+    (512.0, 128, 300)
+    """
+    if bucket_tokens <= 0 or tokens <= bucket_tokens:
+        return max(tokens, bucket_tokens)
+    doublings = math.ceil(math.log2(tokens / bucket_tokens))
+    return float(bucket_tokens * 2.0**doublings)
+
+
+def mean_padded_tokens(low_tokens: float, high_tokens: float, bucket_tokens: float) -> float:
+    """Mean compiled length of a sequence that grows evenly from `low_tokens` to `high_tokens`.
+
+    >>> mean_padded_tokens(128, 512, 128)   # a third of the way at 256, two thirds at 512
+    426.6666666666667
+    """
+    if high_tokens <= low_tokens:
+        return padded_tokens(low_tokens, bucket_tokens)
+    area, at = 0.0, low_tokens
+    while at < high_tokens:
+        length = padded_tokens(at, bucket_tokens)
+        if length <= at:
+            length *= 2
+        end = min(float(length), high_tokens)
+        area += (end - at) * length
+        at = end
+    return area / (high_tokens - low_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +88,16 @@ class ServingJob:
             return 1.0
         if self.model.main.role != "decoder" and not self.model.others and self.model.encoder_tokens:
             return float(self.model.encoder_tokens)
-        return max(1.0, self.load.input_tokens)
+        return padded_tokens(max(1.0, self.load.input_tokens), self.engine.bucket_tokens)
+
+    @property
+    def context_tokens(self) -> float:
+        """Mean cached tokens that a running sequence reads: half of its output is there (at the compiled length, where
+        shapes are compiled)."""
+        first = 1.0 if self.reads_by_encoder else max(1.0, self.load.input_tokens)
+        if self.engine.bucket_tokens <= 0:
+            return first + self.load.output_tokens / 2
+        return mean_padded_tokens(first, first + self.load.output_tokens, self.engine.bucket_tokens)
 
     @property
     def max_batch_count(self) -> float:

@@ -77,11 +77,6 @@ def running_point(job: ServingJob, running_count: float) -> Point:
     return _mixed(job, running_count) if job.engine.mixed_steps else _alternating(job, running_count)
 
 
-def _context(job: ServingJob) -> float:
-    """Mean cached tokens of a running sequence: half of its output is there."""
-    return job.prompt_tokens + job.load.output_tokens / 2
-
-
 @formula(id="mixed-steps", sources=("rl-derivation", "sarathi-serve-2024"))
 def steady_pieces(running_count: float, prompt_pieces: float, output_tokens: float) -> float:
     """Pieces of prompts in a mean step when N requests run, each of so many pieces and output_tokens - 1 more steps.
@@ -101,7 +96,7 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
     share = read / stages / together
     loaded = Step(
         decode_count=max(0.0, running_count - max(read, 1.0)),
-        context_tokens=_context(job),
+        context_tokens=job.context_tokens,
         prompt_count=together * stages,
         prompt_tokens=piece,
         cached_tokens=(job.prompt_tokens - piece) / 2,
@@ -114,7 +109,7 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
         prompt_s = pieces * _marginal_s(job, loaded, reading)
     else:
         plain = step_time(
-            job, Step(decode_count=running_count, context_tokens=_context(job), encoder_tokens=job.encoder_tokens)
+            job, Step(decode_count=running_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens)
         )
         mix = ((1.0 - share, plain), (share, reading))
         prompt_s = pieces * max(0.0, reading.time_s - plain.time_s)
@@ -157,7 +152,7 @@ def _alternating(job: ServingJob, running_count: float) -> Point:
     reading = step_time(job, prompt_step(job, together))
     decoding = step_time(
         job,
-        Step(decode_count=running_count, context_tokens=_context(job), encoder_tokens=job.encoder_tokens),
+        Step(decode_count=running_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens),
     )
     prompt_s = reading.time_s / together
     per_token_s = decoding.time_s + running_count / output * prompt_s
@@ -239,7 +234,7 @@ def static_point(job: ServingJob, batch_count: float) -> Point:
         mix: tuple[tuple[float, StepTime], ...] = ((1.0, reading),)
         decode_s = 0.0
     else:
-        step = Step(decode_count=batch_count, context_tokens=_context(job), encoder_tokens=job.encoder_tokens)
+        step = Step(decode_count=batch_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens)
         decoding = step_time(job, step)
         decode_s = decoding.time_s
         mix = ((further / (further + passes), decoding), (passes / (further + passes), reading))

@@ -70,11 +70,16 @@ def _collective_time(op: Collective, system: System, calibration: Calibration) -
     return collective_time(op.kind, op.message_bytes, op.group, system, calibration)
 
 
-def kernel_context(engine: EngineProfile, calibration: Calibration) -> KernelContext:
-    """How the engine runs kernels on this chip: its attention family where that is calibrated, else the chip's own."""
+def kernel_context(engine: EngineProfile, calibration: Calibration, phase: str) -> KernelContext:
+    """How the engine runs kernels of a phase ("prefill", "decode") on this chip.
+
+    Its own attention family where that is calibrated, else the one that the calibration prefers. Attention without
+    fusion writes its scores to memory in prefill; with one query a sequence there is nothing to fuse.
+    """
     family = engine.attention_family
-    known = family == "unfused" or any(key.startswith(f"attention-decode.{family}") for key in calibration.laws)
-    return KernelContext(attention=family if family and known else "")
+    known = any(key.startswith(f"attention-{phase}.{family}") for key in calibration.laws)
+    unfused = family == "unfused" and phase == "prefill"
+    return KernelContext(attention=family if family and (known or unfused) else "")
 
 
 def step_time(job: ServingJob, step: Step) -> StepTime:
@@ -86,7 +91,7 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
     the shorter of host and device is hidden: an explicit negative leaf.
     """
     share = step.divided(float(job.plan.pipeline_count))
-    context = kernel_context(job.engine, job.calibration)
+    contexts = {phase: kernel_context(job.engine, job.calibration, phase) for phase in ("prefill", "decode")}
     parts: dict[str, list[Breakdown]] = {name: [] for name in _GROUPS}
     sigmas: dict[str, list[tuple[float, float]]] = {"kernels": [], "collectives": []}
     shares: list[OpShare] = []
@@ -101,6 +106,7 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
             bound = "bandwidth" if wire.bandwidth_s > wire.latency_s else "latency"
             shares.append(OpShare(name=op.name, count=item.count, time_s=time_s, bound=bound, limiter=wire.level))
             continue
+        context = contexts["decode" if isinstance(op, AttentionDecode) else "prefill"]
         kernel = _op_time(op, job.system.chip, job.calibration, context)
         time_s = item.count * kernel.time_s
         parts[_group_of(op)].append(leaf(op.name, time_s, "s", model=kernel.model, uses=kernel.uses))
