@@ -1,0 +1,75 @@
+"""`ridgeline validate`: one call for every kind of file, one object back."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ridgeline.catalog import Catalog, load_catalog
+from ridgeline.errors import ScenarioError, UnknownName
+from ridgeline.validation.scores import Report, ScoredRow
+
+COLUMNS = ("id", "measured", "predicted", "low", "high", "unit", "fills", "notes")
+
+
+def run(
+    kind: str, path: str, *, training: str | None = None, rows: str | None = None, catalog: Catalog | None = None
+) -> dict[str, Any]:
+    """Score the file `path` of published measurements of `kind` ("training", "memory", "inference").
+
+    `training` names the training rows that a memory file refers to; `rows` a CSV file to write with a line for each
+    scored row. Returns the object that `--json` prints: counts, skipped reasons, errors on speed, bias, coverage of
+    the 80 % intervals, rank agreement, the naive baseline, and the same by source, device and family.
+    """
+    known = _scorers()
+    if kind not in known:
+        raise UnknownName("kind of validation", kind, known)
+    if rows is not None:
+        _require_writable(Path(rows))
+    report = known[kind](path, catalog or load_catalog(), training)
+    if rows is not None:
+        write_rows(Path(rows), report.scored)
+    return report.to_dict()
+
+
+def _scorers() -> dict[str, Callable[[str, Catalog, str | None], Report]]:
+    from ridgeline.validation.inference import score_inference
+    from ridgeline.validation.memory import score_memory
+    from ridgeline.validation.training import score_training
+
+    return {
+        "training": lambda path, catalog, _: score_training(path, catalog),
+        "memory": lambda path, catalog, training: score_memory(path, catalog, training),
+        "inference": lambda path, catalog, _: score_inference(path, catalog),
+    }
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse before the work is done, not after."""
+    if path.is_dir():
+        raise ScenarioError(f"{path}: is a folder, expected a file to write")
+    if not path.parent.is_dir():
+        raise ScenarioError(f"{path}: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise ScenarioError(f"{path}: the folder {path.parent} cannot be written")
+
+
+def write_rows(path: Path, rows: Sequence[ScoredRow]) -> None:
+    """A line for each scored row; the file appears whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(COLUMNS)
+            for row in rows:
+                numbers = (row.measured, row.predicted, row.low, row.high)
+                cells = (row.id, *(f"{x:.6g}" for x in numbers), row.unit, "; ".join(row.fills), "; ".join(row.notes))
+                writer.writerow(cells)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,196 @@
+"""What a training row means: machine, software, layout and precision, with the documented fill for what is blank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from ridgeline.catalog import Catalog
+from ridgeline.errors import RidgelineError
+from ridgeline.specs import Chip, SoftwareProfile, System
+from ridgeline.specs.plan import Recompute, Sharding
+from ridgeline.training import PlanDraft
+from ridgeline.validation.corpus import Row
+from ridgeline.validation.training_models import RowModel, row_model, vit_tokens
+
+# Which software a framework column means: the first entry whose word stands in it. A release is then chosen by date.
+FRAMEWORKS: tuple[tuple[str, str], ...] = (
+    ("automodel", "pytorch-fsdp-2.6"),
+    ("megatron-deepspeed", "megatron-deepspeed-0.4"),
+    ("megatron-lm", "megatron-lm-3.0"),
+    ("megatron", "megatron-core-0.16"),
+    ("nemo", "megatron-core-0.16"),
+    ("fsdp", "pytorch-fsdp-2.6"),
+    ("deepspeed", "deepspeed-0.17"),
+    ("maxtext", "maxtext-2023"),
+    ("levanter", "maxtext-2023"),
+    ("paxml", "paxml-2023"),
+    ("t5x", "paxml-2023"),
+    ("neuron", "neuronx-2.19"),
+    ("llm.c", "llm-c-2024"),
+    ("tensorflow", "pytorch-ddp-2.4"),
+    ("mxnet", "pytorch-ddp-2.4"),
+    ("paddle", "pytorch-ddp-2.4"),
+    ("pytorch", "pytorch-ddp-2.4"),
+)
+# Mean share of 512 positions that carry text in the Wikipedia pre-training set of BERT: krell-2021-packing, table 1.
+UNPADDED_512_FRAC = 0.498
+# Sets whose 512-token BERT rows skip padding (their readme, or rates above the peak at full length).
+SKIPS_PADDING = ("mlperf", "dle")
+_FULL_LENGTH_FRAMEWORKS = ("tensorflow",)
+_NEURON_CORES_PER_CHIP = 2  # neuron-architecture: two NeuronCores-v2 a Trainium chip
+_CONTAINER = re.compile(r"(?:container|NeMo|release)[^0-9]{0,12}(2\d)\.(\d\d)", re.IGNORECASE)
+_SHARDING: Mapping[str, Sharding] = {
+    "none": "none",
+    "zero1": "zero1",
+    "zero2": "zero2",
+    "zero3": "zero3",
+    "fsdp": "zero3",
+    "hsdp": "zero3",
+}
+
+
+class Unscored(Exception):
+    """A row that cannot be scored, with the reason under which it is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingCase:
+    """A row as Ridgeline's own records, with the fills that were needed."""
+
+    row: Row
+    made: RowModel
+    system: System
+    software: SoftwareProfile
+    draft: PlanDraft
+    fills: tuple[str, ...] = field(default=())
+
+
+def training_case(row: Row, catalog: Catalog) -> TrainingCase:
+    """The case that a row states; `Unscored` where a fact is missing that no rule fills."""
+    fills: list[str] = []
+    system = _system(row, catalog, fills)
+    made = row_model(row, catalog)
+    if made.model is None:
+        raise Unscored(made.reason)
+    software = _software(row, catalog, fills)
+    devices = row.count("n_devices")
+    if not devices:
+        raise Unscored("number of devices not stated")
+    if row.count("global_batch") is None and row.count("micro_batch") is None:
+        raise Unscored("no batch size")
+    draft = PlanDraft(
+        devices_count=devices,
+        sequence_tokens=_sequence(row, fills),
+        precision=_precision(row, system.chip, fills),
+        recompute=_recompute(row),
+        sharding=_SHARDING.get(row.text("sharding")),
+        shard_group_count=_shard_group(row, devices),
+        sequence_parallel={"0": False, "1": True}.get(row.text("sp")),
+        offload_optimizer="offload" in row.text("note").lower(),
+        trainable_frac=made.trainable_frac,
+        global_batch_count=row.count("global_batch"),
+        expert_count=row.count("ep"),
+        interleave_count=row.count("vpp"),
+        **_degrees(row, devices),
+    )
+    return TrainingCase(row=row, made=made, system=system, software=software, draft=draft, fills=(*fills, *made.fills))
+
+
+def _system(row: Row, catalog: Catalog, fills: list[str]) -> System:
+    try:
+        label = catalog.label(row.text("device"), row.text("source_title"))
+    except RidgelineError as error:
+        raise Unscored(f"device label {row.text('device')!r} cannot be mapped") from error
+    if not label.system:
+        raise Unscored(f"no standard system for device {label.device}")
+    if not row.text("inter_link") and (row.count("n_devices") or 0) > (row.count("devices_per_node") or 8):
+        fills.append(f"links of the standard system {label.system}")
+    return catalog.system(label.system)
+
+
+def release_date(row: Row) -> str:
+    """The date of the software: a container release in the note (24.11 is November 2024), else the year.
+
+    >>> release_date(Row({"note": "container 26.06.01", "year": "2026"}, 2))
+    '2026-06'
+    """
+    found = _CONTAINER.search(row.text("note")) or _CONTAINER.search(row.text("framework"))
+    if found and 1 <= int(found.group(2)) <= 12:
+        return f"20{found.group(1)}-{found.group(2)}"
+    return row.text("year")
+
+
+def _software(row: Row, catalog: Catalog, fills: list[str]) -> SoftwareProfile:
+    text = row.text("framework").lower()
+    name = next((name for word, name in FRAMEWORKS if word in text), "")
+    if not name:
+        name = "pytorch-ddp-2.4"
+        fills.append("framework not stated: PyTorch data parallel")
+    date = release_date(row)
+    if not date:
+        fills.append("date not stated: latest release")
+        return catalog.software(name)
+    return catalog.software(name, date)
+
+
+def _sequence(row: Row, fills: list[str]) -> int:
+    stated = row.count("seq_len")
+    if row.text("family") == "vit":
+        stated = stated or vit_tokens(row)
+    if not stated:
+        raise Unscored("sequence length not stated")
+    framework = row.text("framework").lower()
+    packs = row.source in SKIPS_PADDING and not any(word in framework for word in _FULL_LENGTH_FRAMEWORKS)
+    if row.text("family") == "bert" and stated == 512 and packs:
+        fills.append(f"padding skipped: mean length {UNPADDED_512_FRAC:.1%} of 512")
+        return round(stated * UNPADDED_512_FRAC)
+    return stated
+
+
+def _precision(row: Row, chip: Chip, fills: list[str]) -> str:
+    stated = row.text("precision")
+    if stated:
+        return stated
+    year = row.count("year") or 2024
+    if row.text("family") == "bert":
+        filled = "fp8" if chip.has_peak("fp8") and year >= 2022 else "fp16"
+    else:
+        filled = "fp8" if chip.has_peak("fp8") and year >= 2024 and row.source == "mlperf" else "bf16"
+    fills.append(f"precision not stated: {filled}, usual for the benchmark in {year}")
+    return filled
+
+
+def _recompute(row: Row) -> Recompute | None:
+    text = row.text("recompute")
+    return cast(Recompute, text) if text in ("none", "selective", "full") else None
+
+
+def _shard_group(row: Row, devices: int) -> int | None:
+    """Devices over which full sharding reaches: a slice or a node where the row shards in a hierarchy."""
+    replicas = row.count("dp") or 1
+    if row.text("sharding") == "hsdp" or (row.text("sharding") == "fsdp" and "slice" in row.text("inter_link")):
+        if 1 < replicas < devices and devices % replicas == 0:
+            return devices // replicas
+        return None if replicas == 1 else row.count("devices_per_node")
+    return None
+
+
+def _degrees(row: Row, devices: int) -> dict[str, int | None]:
+    """Parallel degrees in devices; Neuron rows count cores, two a chip."""
+    tensor, pipeline, context = row.count("tp"), row.count("pp"), row.count("cp")
+    micro = row.count("micro_batch")
+    if "neuron" in row.text("framework").lower():
+        if tensor is not None and tensor >= _NEURON_CORES_PER_CHIP:
+            tensor //= _NEURON_CORES_PER_CHIP
+        elif micro is not None:
+            micro *= _NEURON_CORES_PER_CHIP
+    single = devices == 1
+    return {
+        "tensor_count": 1 if single else tensor,
+        "pipeline_count": 1 if single else pipeline,
+        "context_count": 1 if single else context,
+        "micro_batch_count": micro,
+    }
