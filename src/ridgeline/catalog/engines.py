@@ -26,6 +26,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "attention_family": "attention_family",
     "query_reread": "query_reread_frac",
     "fused_projections": "fused_projections",
+    "fused_epilogues": "fused_epilogues",
     "launches": "launches_frac",
     "pool_basis": "pool_basis",
     "pool": "pool_frac",

@@ -32,9 +32,10 @@ from ridgeline.workload.placement import (
     wide_precision,
 )
 
-# An add-and-norm kernel reads the hidden state and the residual and writes both; a gated activation reads two
-# branches and writes one; sampling reads logits in fp32 for scaling, soft-maximum and choice.
-_NORM_PASSES = 4.0  # src: rl-derivation
+# An add-and-norm kernel reads the hidden state and the residual and writes both (a norm alone reads and writes one); a
+# gated activation reads two branches and writes one; sampling reads logits in fp32 for scaling, soft-maximum, choice.
+_ADD_NORM_PASSES = 4.0  # src: rl-derivation
+_NORM_PASSES = 2.0
 _SAMPLING_PASSES = 3.0  # src: rl-derivation
 
 
@@ -92,7 +93,8 @@ def _stack_ops(stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:
 def _layer_ops(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:
     tokens = setting.group.tokens
     norms = layer.norms_count
-    moved = norms * _NORM_PASSES * tokens * stack.hidden_count * setting.wide_bytes
+    passes = _NORM_PASSES if setting.engine.fused_epilogues else _ADD_NORM_PASSES
+    moved = norms * passes * tokens * stack.hidden_count * setting.wide_bytes
     yield small_kernel("norm", "norm", moved, norms, setting), 1.0
     for group in _fused(layer.linears, setting.engine.fused_projections):
         if group[0].role != "expert":
@@ -155,7 +157,8 @@ def _gemm(group: tuple[Linear, ...], setting: Setting, rows: float, name: str) -
 
 
 def _activation(layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
-    if layer.activation_count <= 0:
+    # A product can finish one branch of a gated activation, not the other.
+    if layer.activation_count <= 0 or (setting.engine.fused_epilogues and not layer.gated):
         return
     passes = 3.0 if layer.gated else 2.0  # src: rl-derivation
     share = layer.activation_count / _mlp_degree(layer, setting.plan)

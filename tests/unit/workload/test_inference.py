@@ -291,3 +291,14 @@ def test_pipeline_sends_between_stages():
     ops = inference_ops(model(), ServingPlan(pipeline_count=3), BARE, Step(decode_count=8, context_tokens=10))
     ((op, count),) = found(ops, Collective)
     assert (op.kind, op.message_bytes, count, op.group.stride_count) == ("send", 8 * HIDDEN * 2, 2, 1)
+
+
+def test_fused_epilogues_leave_norms_alone():
+    plain = Layer(linears=linears(), mixers=(attention(),), activation_count=INNER, gated=False)
+    fused = EngineProfile(id="e", fused_epilogues=True)
+    step = Step(decode_count=8, context_tokens=10)
+    moved = {op.name: op.bytes for op, _ in found(inference_ops(model(plain), ServingPlan(), fused, step), Elementwise)}
+    whole = {op.name: op.bytes for op, _ in found(inference_ops(model(plain), ServingPlan(), BARE, step), Elementwise)}
+    assert "activation" not in moved
+    assert whole["activation"] == 2 * 8 * INNER * 2
+    assert moved["norm"] == whole["norm"] / 2
