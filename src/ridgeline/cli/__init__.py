@@ -30,6 +30,8 @@ def run(arguments: Sequence[str]) -> int:
 
         code = app(args=list(arguments), prog_name="ridgeline", standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # typer turns the interrupt into its exit code
+            _say("interrupted")
         return code if isinstance(code, int) else 0
     except RidgelineError as error:
         _say(f"error: {error}")
