@@ -403,7 +403,8 @@ def addition_part(d: Device, key: str, name: str, part: Any, cited: dict[str, An
     elif name == "gbps_bidirectional":
         d.extra("scale_up.bidirectional", number(part, "GB/s"), cited, dim="bandwidth")
     elif name == "type":
-        d.extra("scale_up.type", part, cited)
+        old = d.more.get("scale_up.type", {}).get("v", "")
+        d.extra("scale_up.type", part, cited, **({"was": old} if old and old != part else {}))
     else:
         raise SystemExit(f"{d.id}: addition {key}.{name} has no place")
 
