@@ -30,7 +30,8 @@ class SoftwareProfile:
     logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout.
     `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
 
-    State: `gradient_precision` of the buffer ("same": the compute precision), `reduce_precision` on the wire.
+    State: `gradient_precision` of the buffer ("same": the compute precision; "fp32-if-bf16": that, but
+    fp32 for bf16), `reduce_precision` on the wire.
     `states`: "copy" keeps 16-bit weights beside the optimizer's fp32 master; "master-only" (FSDP) keeps the fp32
     shard alone and casts on gathering. `master_bytes` (0: pure 16-bit training) and `moment_bytes` (both Adam
     moments) per parameter. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone (both orientations).

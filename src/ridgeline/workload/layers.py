@@ -22,6 +22,7 @@ from ridgeline.workload.training_streams import (
     cast_backward,
     cast_forward,
     cast_weights,
+    gradient_format,
     rows_of,
     stream_backward,
     stream_forward,
@@ -158,8 +159,8 @@ def _matrices_forward(items: Sequence[Projection], shape: LayerShape) -> list[Re
 
 def _matrices_backward(items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile) -> list[Repeated]:
     buffer = shape.stream_precision
-    if software.fused_wgrad_accumulation and software.gradient_precision != "same":
-        buffer = software.gradient_precision
+    if software.fused_wgrad_accumulation:
+        buffer = gradient_format(software.gradient_precision, shape)
     found: list[Repeated] = []
     for item in items:
         ops: tuple[Op, Op]

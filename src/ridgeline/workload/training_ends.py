@@ -7,7 +7,7 @@ from ridgeline.specs.software import SoftwareProfile
 from ridgeline.workload.layers import LayerOps, gradient_gemms, input_gemm
 from ridgeline.workload.ops import Collective, CollectiveKind, Elementwise, Op, Repeated
 from ridgeline.workload.training_shapes import LayerShape, projection
-from ridgeline.workload.training_streams import buffer_bytes
+from ridgeline.workload.training_streams import buffer_bytes, gradient_format
 
 _MASK_BYTES = 1.0  # one byte an element, as frameworks store a dropout mask
 
@@ -69,7 +69,7 @@ def head_ops(model: Transformer, shape: LayerShape, software: SoftwareProfile) -
     logits = rows * item.outputs_count
     forward_bytes, backward_bytes, kernels = LOSS_BYTES[software.loss]
     norm = shape.residual_rows * model.hidden_count * shape.stream_bytes
-    buffer = wide if software.gradient_precision == "same" else software.gradient_precision
+    buffer = gradient_format(software.gradient_precision, shape)
     gradients = gradient_gemms(item, rows, wide, wide, buffer)
     kept = 0.0 if software.states == "master-only" else item.weights_count * buffer_bytes(shape, software)
     forward: list[Op] = [

@@ -135,10 +135,20 @@ def wire_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
     return _gradient_bytes(software.reduce_precision, shape)
 
 
+def gradient_format(precision: str, shape: LayerShape) -> str:
+    """Number format of gradients that a framework keeps in `precision`, never narrower than the hidden states.
+
+    "same": that of the hidden states; "fp32-if-bf16": wide for bf16 alone, whose mantissa is too short to add in.
+    """
+    if precision == "fp32-if-bf16":
+        precision = "fp32" if shape.stream_precision == "bf16" else "same"
+    if precision == "same" or bytes_per_element(precision) < shape.stream_bytes:
+        return shape.stream_precision
+    return precision
+
+
 def _gradient_bytes(precision: str, shape: LayerShape) -> float:
-    if precision == "same":
-        return shape.stream_bytes
-    return max(bytes_per_element(precision), shape.stream_bytes)
+    return bytes_per_element(gradient_format(precision, shape))
 
 
 def rows_of(item: Projection, shape: LayerShape) -> float:
