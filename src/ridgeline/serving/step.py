@@ -86,11 +86,13 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
     """Time of one step of one replica.
 
     Sum of kernels and collectives of one device (or, with pipeline parallelism, of one micro-batch on its way through
-    all stages: each stage works on another micro-batch meanwhile, so `step` is divided by the number of stages), the
-    wait of the slowest stage, launches that do not run ahead, and the host's own time, of which `host_hidden_frac` of
-    the shorter of host and device is hidden: an explicit negative leaf.
+    all stages: each stage works on another micro-batch meanwhile, so `step` is divided by their number), the wait of
+    the slowest stage, launches that do not run ahead, and the host's own time, of which `host_hidden_frac` of the
+    shorter of host and device is hidden: an explicit negative leaf.
     """
-    share = step.divided(float(job.plan.pipeline_count))
+    batches = micro_batches_count(job, step)
+    working = batches / job.plan.pipeline_count
+    share = step.divided(batches)
     contexts = {phase: kernel_context(job.engine, job.calibration, phase) for phase in ("prefill", "decode")}
     parts: dict[str, list[Breakdown]] = {name: [] for name in _GROUPS}
     sigmas: dict[str, list[tuple[float, float]]] = {"kernels": [], "collectives": []}
@@ -121,11 +123,17 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
     return StepTime(
         tree=tree,
         sigma=_sigma(job.engine, tree, sigmas),
-        device_s=device_s,
-        flop=flop,
-        moved_bytes=moved,
+        device_s=device_s * working,
+        flop=flop * working,
+        moved_bytes=moved * working,
         ops=tuple(sorted(shares, key=lambda item: -item.time_s)),
     )
+
+
+def micro_batches_count(job: ServingJob, step: Step) -> float:
+    """Micro-batches that a step is cut into: one a pipeline stage, but no more than there are requests."""
+    requests = (step.decode_count + step.prompt_count) / job.plan.attention_data_count
+    return min(float(job.plan.pipeline_count), max(1.0, requests))
 
 
 def _group_of(op: ComputeOp) -> str:
@@ -170,7 +178,7 @@ def _tree(job: ServingJob, step: Step, parts: dict[str, list[Breakdown]], launch
     kernels_s = math.fsum(group.value for group in groups)
     waits = []
     imbalance = imbalance_frac(job.model.layers_count, job.plan.pipeline_count)
-    if imbalance > 0:
+    if imbalance > 0 and micro_batches_count(job, step) == job.plan.pipeline_count:
         waits.append(leaf("slowest stage", imbalance * kernels_s, "s", model="pipeline-imbalance"))
     launched_s = 0.0 if graph_covers(engine, step) else launches * engine.kernel_floor_s
     if launched_s > kernels_s:

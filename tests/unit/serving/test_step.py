@@ -80,3 +80,12 @@ def test_more_devices_in_a_group_read_less_and_talk_more(toy):
     four = step_time(toy.job(plan=ServingPlan(tensor_count=4)), DECODE)
     assert four.tree.find("matrices").value == pytest.approx(one.tree.find("matrices").value / 4, rel=0.02)
     assert four.tree.find("tensor all-reduce").value > 0
+
+
+def test_one_request_passes_all_stages_one_after_another(toy):
+    """With one sequence a pipeline is as slow as one device, and each device works a quarter of the time."""
+    alone = step_time(toy.job(), DECODE)
+    staged = step_time(toy.job(plan=ServingPlan(pipeline_count=4)), DECODE)
+    assert staged.time_s == pytest.approx(alone.time_s + staged.tree.value_of("pipeline send"))
+    assert staged.moved_bytes == pytest.approx(alone.moved_bytes / 4)
+    assert staged.device_s == pytest.approx(staged.time_s / 4)
