@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ridgeline.catalog import Catalog, ModelRecord
+from ridgeline.core import FrozenMap
 from ridgeline.errors import BadModelFile, nearest_names
 from ridgeline.intake.families import BUILDERS
+from ridgeline.intake.quantization import scheme_of
 from ridgeline.intake.reader import Config
 from ridgeline.intake.shell import Shell
+from ridgeline.intake.stored import with_precisions
 from ridgeline.specs import Transformer
 
 _NEAREST = 3
@@ -31,7 +36,12 @@ def transformer_from_config(config: Mapping[str, Any], *, id: str, where: str) -
     reader = Config(config, where=where)
     family = family_of(reader)
     shell = BUILDERS[family](reader)
-    return _transformer(shell, id=id, family=family)
+    reader.refuse_unread(family)
+    scheme = scheme_of(reader)
+    precisions: FrozenMap[str, str] = FrozenMap()
+    if scheme is not None:
+        shell, precisions = with_precisions(shell, scheme)
+    return _transformer(shell, id=id, family=family, precisions=precisions)
 
 
 def family_of(config: Config) -> str:
@@ -48,7 +58,7 @@ def family_of(config: Config) -> str:
     return family
 
 
-def _transformer(shell: Shell, *, id: str, family: str) -> Transformer:
+def _transformer(shell: Shell, *, id: str, family: str, precisions: FrozenMap[str, str]) -> Transformer:
     embedding = shell.embedding_count
     return Transformer(
         id=id,
@@ -65,7 +75,60 @@ def _transformer(shell: Shell, *, id: str, family: str) -> Transformer:
         mtp_parameters_count=shell.mtp_count,
         max_context_tokens=shell.context_tokens,
         encoder_tokens=shell.encoder_tokens,
+        precisions=precisions,
     )
+
+
+def load_model(ref: str, catalog: Catalog) -> Transformer:
+    """The model that `ref` means: a path to a config.json (or a folder with one), or a catalogue id or alias.
+
+    What looks like a path (has a separator, ends in .json, or exists) is one. An `hf_quant_config.json` beside the
+    file is read with it. Raises `BadModelFile` or `UnknownName` with one message.
+    """
+    path = Path(ref)
+    if "/" in ref or ref.endswith(".json") or path.exists():
+        if not path.exists() and ref in set(catalog.ids("models")) | _aliases(catalog):
+            return from_record(catalog.model_record(ref))
+        return from_file(path)
+    return from_record(catalog.model_record(ref))
+
+
+def _aliases(catalog: Catalog) -> set[str]:
+    return {alias for id in catalog.ids("models") for alias in catalog.model_record(id).aliases}
+
+
+def from_record(record: ModelRecord) -> Transformer:
+    """The model of a catalogue record."""
+    model = transformer_from_config(record.config, id=record.id, where=f"models/{record.id}.yaml")
+    return replace(
+        model, name=record.name or record.id, source=record.source, date=record.date, facts=FrozenMap(record.facts)
+    )
+
+
+def from_file(path: Path) -> Transformer:
+    """The model of a config.json."""
+    if path.is_dir():
+        inside = path / "config.json"
+        if not inside.is_file():
+            raise BadModelFile(f"{path}: is a folder without a config.json, expected a config.json or its folder")
+        path = inside
+    if not path.exists():
+        raise BadModelFile(f"{path}: no such file, expected a config.json or a catalogue id (`ridgeline list models`)")
+    if not path.is_file():
+        raise BadModelFile(f"{path}: is not a regular file, expected a config.json")
+    data = read_json(path)
+    if not isinstance(data, Mapping):
+        raise BadModelFile(f"{path}: got a JSON {type(data).__name__}, expected an object of keys (a config.json)")
+    sidecar = path.with_name(_SIDECAR)
+    if sidecar.is_file() and "quantization_config" not in data:
+        recipe = read_json(sidecar)
+        if isinstance(recipe, Mapping) and isinstance(recipe.get("quantization"), Mapping):
+            data = {**data, "quantization_config": {"quant_method": "modelopt", **recipe["quantization"]}}
+    name = path.parent.name if path.name == "config.json" else path.stem
+    return transformer_from_config(data, id=name or path.stem, where=str(path))
+
+
+_SIDECAR = "hf_quant_config.json"
 
 
 def read_json(path: Path) -> Any:
@@ -76,5 +139,7 @@ def read_json(path: Path) -> Any:
         raise BadModelFile(f"{path}: broken JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError:
         raise BadModelFile(f"{path}: not text, expected a JSON file (config.json)") from None
+    except RecursionError:
+        raise BadModelFile(f"{path}: broken JSON: nested too deeply") from None
     except OSError as error:
         raise BadModelFile(f"{path}: cannot be read: {error.strerror}") from None

@@ -34,6 +34,33 @@ TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "moe_k", "
 # Largest figures that a network of this age can have; beyond them a file is broken, not ambitious.
 MAX_WIDTH, MAX_LAYERS, MAX_HEADS, MAX_VOCAB = 1 << 20, 1 << 12, 1 << 13, 1 << 24
 MAX_EXPERTS, MAX_TOKENS = 1 << 16, 1 << 32
+# Keys that change what a model is. One that is set and that the family's code does not read means another family.
+_STRUCTURAL = (
+    *EXPERTS,
+    *TOP_K,
+    "moe_intermediate_size",
+    "n_shared_experts",
+    "shared_expert_intermediate_size",
+    "kv_lora_rank",
+    "q_lora_rank",
+    "index_topk",
+    "compress_ratios",
+    "block_configs",
+    "hybrid_override_pattern",
+    "layers_block_type",
+    "attn_layer_period",
+    "attn_type_list",
+    "linear_attn_config",
+    "linear_num_key_heads",
+    "mamba_d_state",
+    "state_size",
+    "ssm_state_size",
+    "cross_attention_layers",
+    "hidden_size_per_layer_input",
+    "num_kv_shared_layers",
+    "hc_mult",
+    "word_embed_proj_dim",
+)
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
@@ -87,12 +114,20 @@ class Config:
         first, *others = given
         for other in others:
             if given[other] != given[first]:
-                self.fail(other, f"got {given[other]!r}, but {first} is {given[first]!r}: two names of one figure")
+                self.fail(
+                    other, f"got {shown(given[other])}, but {first} is {shown(given[first])}: two names of one figure"
+                )
         return given[first]
 
     def skip(self, *names: str) -> None:
         """Mark keys as understood that say nothing new or nothing that counts here."""
         self.used.update(names)
+
+    def refuse_unread(self, family: str) -> None:
+        """Fail for a structural key that is set and was not read: the count would be of another model."""
+        for key in _STRUCTURAL:
+            if key not in self.used and _plain(self.data.get(key)) not in (None, 0, False, [], {}):
+                self.fail(key, f"got {shown(self.data[key])}, which the family {family!r} has no use for")
 
     def key_of(self, *names: str) -> str:
         """The name, of `names`, that the file uses; the first where it uses none."""
@@ -115,9 +150,9 @@ class Config:
             or value != value
             or value in (math.inf, -math.inf)
         ):
-            self.fail(self.key_of(*names), f"got {value!r}, expected a whole number from {low} to {high}")
+            self.fail(self.key_of(*names), f"got {shown(value)}, expected a whole number from {low} to {high}")
         if value != int(value) or not low <= value <= high:
-            self.fail(self.key_of(*names), f"got {value!r}, expected a whole number from {low} to {high}")
+            self.fail(self.key_of(*names), f"got {shown(value)}, expected a whole number from {low} to {high}")
         return int(value)
 
     def width(self, *names: str, default: int | None = None) -> int:
@@ -144,7 +179,7 @@ class Config:
             if value is None or value == -1:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= MAX_TOKENS:
-                self.fail(name, f"got {value!r}, expected a number of tokens from 1 to {MAX_TOKENS}")
+                self.fail(name, f"got {shown(value)}, expected a number of tokens from 1 to {MAX_TOKENS}")
             return int(value)
         return None
 
@@ -156,7 +191,7 @@ class Config:
                 return default
             self.missing(*names)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            self.fail(self.key_of(*names), f"got {value!r}, expected a number from {low:g} to {high:g}")
+            self.fail(self.key_of(*names), f"got {shown(value)}, expected a number from {low:g} to {high:g}")
         return float(value)
 
     def flag(self, *names: str, default: bool | None = None) -> bool:
@@ -167,7 +202,7 @@ class Config:
                 return default
             self.missing(*names)
         if not isinstance(value, (bool, int)) or value not in (0, 1):
-            self.fail(self.key_of(*names), f"got {value!r}, expected true or false")
+            self.fail(self.key_of(*names), f"got {shown(value)}, expected true or false")
         return bool(value)
 
     def text(self, *names: str, default: str | None = None, allowed: Iterable[str] = ()) -> str:
@@ -179,7 +214,9 @@ class Config:
             self.missing(*names)
         choices = tuple(allowed)
         if not isinstance(value, str) or (choices and value not in choices):
-            self.fail(self.key_of(*names), f"got {value!r}, expected {' or '.join(choices) if choices else 'text'}")
+            self.fail(
+                self.key_of(*names), f"got {shown(value)}, expected {' or '.join(choices) if choices else 'text'}"
+            )
         return value
 
     def items(self, name: str, *, count: int | None = None, default: list[Any] | None = None) -> list[Any]:
@@ -190,7 +227,7 @@ class Config:
                 return default
             self.missing(name)
         if not isinstance(value, (list, tuple)):
-            self.fail(name, f"got {value!r}, expected a list")
+            self.fail(name, f"got {shown(value)}, expected a list")
         if count is not None and len(value) < count:
             self.fail(name, f"got {len(value)} entries, expected one for each of the {count} layers")
         return list(value)[: count if count is not None else len(value)]
@@ -200,7 +237,7 @@ class Config:
         values = self.items(name, count=count)
         for index, value in enumerate(values):
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                self.fail(f"{name}[{index}]", f"got {value!r}, expected a whole number from {low} to {high}")
+                self.fail(f"{name}[{index}]", f"got {shown(value)}, expected a whole number from {low} to {high}")
         return values
 
     def section(self, name: str, *, defaults: Mapping[str, Any] | None = None, required: bool = True) -> Config:
@@ -226,6 +263,19 @@ class Config:
         if whole % part:
             self.fail(key, f"got {part}, which does not divide {whole_key} = {whole}")
         return whole // part
+
+
+def shown(value: object) -> str:
+    """`value` for a message, cut where it is long.
+
+    >>> shown([1] * 40)
+    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ...'
+    """
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+_SHOWN = 42
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,8 @@ from ridgeline.errors import UnknownName
 
 # Stored bits per element, scale factors of block formats included:
 # mxfp4/mxfp8: one 8-bit scale a block of 32 (OCP MX 1.0); nvfp4: one 8-bit scale a block of 16 plus a
-# tensor scale (NVFP4); q4: 4-bit integer with one fp16 scale and minimum a group of 32 or 128.
+# tensor scale (NVFP4); int4_g128: one 16-bit scale a group of 128 (compressed-tensors, GPTQ, AWQ); nf4: one fp32
+# maximum a block of 64; q4_k and the like: llama.cpp's blocks.
 BITS_PER_ELEMENT: dict[str, float] = {
     "fp64": 64.0,  # src: ieee-754
     "fp32": 32.0,  # src: ieee-754
@@ -22,6 +23,10 @@ BITS_PER_ELEMENT: dict[str, float] = {
     "int4": 4.0,  # src: integer-width
     "mxfp4": 4.25,  # src: ocp-mx-1.0
     "nvfp4": 4.5,  # src: nvidia-nvfp4
+    "int4_g32": 4.5,  # src: compressed-tensors-format
+    "int4_g64": 4.25,  # src: compressed-tensors-format
+    "int4_g128": 4.125,  # src: compressed-tensors-format
+    "nf4": 4.5,  # src: bitsandbytes-nf4
     "int1": 1.0,
     "q4_0": 4.5,  # src: llama-cpp-quantize
     "q4_k": 4.5,  # src: llama-cpp-quantize
@@ -48,6 +53,10 @@ PEAK_KEYS: dict[str, tuple[str, ...]] = {
     "mxfp4": ("fp4",),
     "nvfp4": ("fp4",),
     "int4": ("int4",),
+    "int4_g32": ("int4",),
+    "int4_g64": ("int4",),
+    "int4_g128": ("int4",),
+    "nf4": ("int4",),
 }
 
 

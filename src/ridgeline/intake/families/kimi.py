@@ -13,6 +13,7 @@ from ridgeline.intake.families.recurrent import DeltaNet, delta_net, state_preci
 from ridgeline.intake.families.rules import MixtureRules, experts_of
 from ridgeline.intake.reader import MAX_LAYERS, Config
 from ridgeline.intake.shell import Shell
+from ridgeline.specs import Linear
 
 _EXPERTS = MixtureRules(
     sparse_layers=patterns.after_first,
@@ -35,6 +36,8 @@ def kimi_linear(config: Config) -> Shell:
     experts = experts_of(config, _EXPERTS)
     latent = config.width("routed_expert_hidden_size") if config.has("routed_expert_hidden_size") else None
     routed = mixture(hidden, replace(experts, io_count=latent))
+    # Checkpoints keep the matrices into and out of the narrower space unquantised.
+    routed = replace(routed, linears=tuple(_plain(item) for item in routed.linears))
     if latent is not None and config.flag("latent_moe_use_norm", default=False):
         routed = replace(routed, other_count=routed.other_count + latent)
     dense = mlp(hidden, config.width(*reader.FFN))
@@ -49,6 +52,10 @@ def kimi_linear(config: Config) -> Shell:
         for mark, chosen in zip(recurrent, sparse, strict=True)
     ]
     return finished(config, layers, other_count=hidden + final)
+
+
+def _plain(item: Linear) -> Linear:
+    return replace(item, role="other") if item.name in ("latent-down", "latent-up") else item
 
 
 def _delta_part(config: Config, hidden: int, count: int) -> tuple[list[bool], Block]:

@@ -122,6 +122,8 @@ def mimo(config: Config) -> Shell:
 def minimax_m2(config: Config) -> Shell:
     """MiniMax-M2: `num_mtp_modules` modules of `mtp_transformer_layers` layers where `use_mtp` says so."""
     shell = decoder(config, MIXTURES["minimax_m2"])
+    if config.has("attn_type_list") and 0 in config.wholes("attn_type_list", high=1):
+        config.fail("attn_type_list", "has linear attention, expected softmax attention in every layer")
     if config.get("shared_intermediate_size"):
         config.fail("shared_intermediate_size", "got a shared expert, expected 0: the family's code has none")
     if not config.flag("use_mtp", default=False):
@@ -203,7 +205,7 @@ def step3p7(config: Config) -> Shell:
     for kind, chosen in zip(kinds, sparse, strict=True):
         local = kind == "sliding_attention"
         shape = near if local else wide
-        gate = linear("gate", "attention", hidden, shape.heads_count, head_count=shape.heads_count)
+        gate = linear("head-gate", "attention", hidden, shape.heads_count, head_count=shape.heads_count)
         window = config.whole("sliding_window", low=1, high=reader.MAX_TOKENS) if local else None
         parts = (
             attention(shape, window_tokens=window, norm_count=2 * shape.key_dim_count),

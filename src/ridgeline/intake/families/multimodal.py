@@ -40,6 +40,8 @@ def composed(text: Mapping[str, Reader] | Reader, build: TowerBuilder, *, vision
         section = config.section("text_config") if config.has("text_config") else config
         section = _inherited(config, section)
         shell = (text if callable(text) else _chosen(text, section))(section)
+        if section is not config:
+            section.refuse_unread(str(section.get("model_type") or config.get("model_type")))
         if not config.has(vision):
             return shell
         config.skip("tie_word_embeddings")
