@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from pathlib import Path
@@ -18,12 +19,14 @@ class CatalogueHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called before a wheel is made; a checkout in development compiles on its own."""
+        """Called before a wheel is made; in a checkout it only saves the first start the work."""
+        package = Path(self.root) / "src" / "ridgeline"
         if version == "editable":
+            warm(package)
             return
         compiled = Path(self.directory) / ".catalog.jsonl"
         compiled.parent.mkdir(parents=True, exist_ok=True)
-        compiled.write_bytes(compile_catalogue(Path(self.root) / "src" / "ridgeline"))
+        compiled.write_bytes(compile_catalogue(package))
         build_data["force_include"][str(compiled)] = TARGET
         self._compiled = compiled
 
@@ -33,13 +36,27 @@ class CatalogueHook(BuildHookInterface):
             self._compiled.unlink(missing_ok=True)
 
 
-def compile_catalogue(package: Path) -> bytes:
-    """The compiled catalogue of the sources in `package`, marked as final."""
+def bare_packages(package: Path) -> None:
+    """Make the packages importable without what they offer, so that only the modules that compile are imported."""
     for name, folder in (("ridgeline", package), ("ridgeline.catalog", package / "catalog")):
-        # Bare packages, so that only the modules that compile are imported and not what the package offers.
         bare = types.ModuleType(name)
         bare.__path__ = [str(folder)]
         sys.modules[name] = bare
+
+
+def warm(package: Path) -> None:
+    """Compile the catalogue of a checkout; where a record is wrong, the first start says so."""
+    bare_packages(package)
+    from ridgeline.catalog.shelf import shipped_blob
+    from ridgeline.errors import RidgelineError
+
+    with contextlib.suppress(RidgelineError):
+        shipped_blob()
+
+
+def compile_catalogue(package: Path) -> bytes:
+    """The compiled catalogue of the sources in `package`, marked as final."""
+    bare_packages(package)
     from ridgeline.catalog import check, compiler, shelf
 
     records = shelf.resolve_extends(compiler.compile_folder(package / "catalog" / "data"))

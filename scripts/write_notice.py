@@ -14,9 +14,9 @@ Copyright the Ridgeline authors
 
 Licensed under the Apache License, Version 2.0 (see LICENSE).
 
-The catalogue (src/ridgeline/catalog/data) holds facts: single figures with their units, taken from the publications below and cited
-one by one in its files. Figures are not works of authorship; no text, table layout or code of these sources is copied. Licences are
-named where a source states one. Trade marks belong to their owners.
+The catalogue (src/ridgeline/catalog/data) holds facts: single figures with their units, taken from the publications
+below and cited one by one in its files. Figures are not works of authorship; no text, table layout or code of these
+sources is copied. Licences are named where a source states one. Trade marks belong to their owners.
 """
 GROUPS = {
     "datasheet": "Datasheets",
