@@ -149,7 +149,7 @@ _FLAT = {
 _SMALL = {
     "default.memory_frac": 1.0,
     "default.unit_bytes_per_cycle": 1e9,
-    "default.cached_bytes_per_cycle": 1e9,
+    "default.cached_bytes_per_cycle": 13.0,
     "default.launch_s": 0.0,
 }
 
