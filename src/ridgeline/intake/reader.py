@@ -269,7 +269,7 @@ def shown(value: object) -> str:
     """`value` for a message, cut where it is long.
 
     >>> shown([1] * 40)
-    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ...'
+    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...'
     """
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
