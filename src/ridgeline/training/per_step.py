@@ -27,7 +27,8 @@ def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cloc
     shared_s = 0.0
     buckets = buckets_count(local, plan, clock)
     if software.data_overlap:
-        shared_s += hide(works, "gradient exchange", bucketed_exposed_s, phases.backward_s, buckets)
+        window_s = phases.backward_s * _reductions_count(plan)
+        shared_s += hide(works, "gradient exchange", bucketed_exposed_s, window_s, buckets)
     if software.gather_overlap:
         shared_s += hide(works, "weight exchange", bucketed_exposed_s, phases.forward_s, buckets)
     if shared_s > 0 and software.overlap_slowdown_frac > 0:
@@ -45,6 +46,11 @@ def buckets_count(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> f
     size = clock.software.bucket_bytes
     whole = local.total_count * wire_bytes(layer_shape(plan), clock.software)
     return max(1.0, float(plan.interleave_count), whole / size if size > 0 else 1.0)
+
+
+def _reductions_count(plan: TrainingPlan) -> int:
+    """How often a step gradients are summed: with ZeRO-2 after every micro-batch, as nobody keeps whole ones."""
+    return plan.micro_batches_count if plan.sharding == "zero2" else 1
 
 
 def _weight_casts(stage: Stage, plan: TrainingPlan, clock: Clock) -> list[Repeated]:
@@ -80,7 +86,7 @@ def _reductions(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> lis
         elif plan.sharding == "none":
             ops.append(_exchange("gradient sum", "all_reduce", count * wire, group))
         else:
-            ops.append(_exchange("gradient sum", "reduce_scatter", count * wire, group))
+            ops += [_exchange("gradient sum", "reduce_scatter", count * wire, group)] * _reductions_count(plan)
             kept = shape.narrow_bytes if clock.software.narrow_weights and shape.narrow_bytes else shape.stream_bytes
             ops.append(_exchange("weight gather", "all_gather", count * kept * plan.trainable_frac, group))
     return [Repeated(op=op) for op in ops]

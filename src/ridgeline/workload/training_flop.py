@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ridgeline.core import model as formula
 from ridgeline.specs import Layer, SoftmaxAttention, TrainingPlan, Transformer
+from ridgeline.workload.flop import linear_flop, scores_flop
+from ridgeline.workload.remember import remembered
 from ridgeline.workload.stages import cross_tokens, stack_tokens
 
 
@@ -15,45 +17,37 @@ def step_flop(model: Transformer, plan: TrainingPlan) -> float:
     scores count the pairs that the mask allows. Recompute counts nothing; frozen matrices have no weight gradient.
     Source: Chowdhery et al. 2022, appendix B, with half of the square for causal attention.
     """
-    matrices = scores = 0.0
-    for stack in model.stacks:
-        tokens = stack_tokens(model, stack, plan.sequence_tokens)
-        for run in stack.runs:
-            one_matrices, one_scores = layer_flop(run.layer, tokens, cross_tokens(model, plan.sequence_tokens))
-            matrices += run.repeat_count * one_matrices
-            scores += run.repeat_count * one_scores
-        matrices += sum(2.0 * item.matrix_count * item.rows_per_token * tokens for item in stack.linears)
-    if model.head is not None:
-        matrices += 2.0 * model.head.matrix_count * (model.head.rows_per_token * plan.sequence_tokens or 1.0)
+    matrices, scores = sequence_flop(model, plan.sequence_tokens)
     passes = 2.0 + plan.trainable_frac
     return plan.global_batch_count * (passes * matrices + (1.0 + 2.0) * scores)
 
 
-def layer_flop(layer: Layer, tokens: float, cross: float) -> tuple[float, float]:
-    """Forward operations of one layer on one sequence: (matrices, scores and scans)."""
-    matrices = sum(2.0 * x.matrix_count * x.active_count * x.rows_per_token * tokens for x in layer.linears)
-    scores = 0.0
-    for mixer in layer.mixers:
-        if isinstance(mixer, SoftmaxAttention):
-            pairs = tokens * seen_keys(mixer, tokens, cross)
-            scores += 2.0 * mixer.heads_count * pairs * (mixer.key_dim_count + mixer.value_dim_count)
-            scores += tokens * tokens / 2 * mixer.indexer_per_key_flop
-        else:
-            scores += tokens * mixer.per_token_flop
+@remembered()
+def sequence_flop(model: Transformer, sequence_tokens: int) -> tuple[float, float]:
+    """Forward operations of one sequence of all stacks: (matrices, scores and scans)."""
+    cross = cross_tokens(model, sequence_tokens)
+    matrices = scores = 0.0
+    for stack in model.stacks:
+        tokens = stack_tokens(model, stack, sequence_tokens)
+        for run in stack.runs:
+            one_matrices, one_scores = layer_flop(run.layer, tokens, cross)
+            matrices += run.repeat_count * one_matrices
+            scores += run.repeat_count * one_scores
+        matrices += sum(linear_flop(item) for item in stack.linears) * tokens
+    if model.head is not None:
+        once = 2.0 * model.head.matrix_count if model.head.rows_per_token == 0 else 0.0
+        matrices += linear_flop(model.head) * sequence_tokens + once
     return matrices, scores
 
 
-def seen_keys(mixer: SoftmaxAttention, tokens: float, cross: float) -> float:
-    """Mean keys that a query of a sequence of `tokens` sees.
-
-    >>> m = SoftmaxAttention(heads_count=1, kv_heads_count=1, key_dim_count=1, value_dim_count=1,
-    ...                      cached_per_token_count=2, window_tokens=2)
-    >>> seen_keys(m, 4.0, 0.0)     # 1, 2, 2, 2
-    1.75
-    """
-    if mixer.cross:
-        return cross
-    bound = min(float(x) for x in (mixer.window_tokens, mixer.selected_tokens, tokens) if x is not None)
-    if not mixer.causal:
-        return bound
-    return bound - bound * (bound - 1.0) / (2 * tokens)
+def layer_flop(layer: Layer, tokens: float, cross: float) -> tuple[float, float]:
+    """Forward operations of one layer on one sequence: (matrices, scores and scans)."""
+    matrices = scores = 0.0
+    for linear in layer.linears:
+        matrices += 2.0 * linear.matrix_count * cross if linear.from_encoder else linear_flop(linear) * tokens
+    for mixer in layer.mixers:
+        if isinstance(mixer, SoftmaxAttention):
+            scores += scores_flop(mixer, tokens, cross, causal_half=True)
+        else:
+            scores += tokens * mixer.per_token_flop
+    return matrices, scores

@@ -139,6 +139,13 @@ def test_full_sharding_gathers_twice_and_scatters_once_a_layer(
     assert ahead.step_s.best < found.step_s.best
 
 
+def test_zero2_scatters_gradients_after_every_micro_batch(estimate: Callable[..., TrainingEstimate]) -> None:
+    one, two = (estimate(data_count=8, sharding=name, global_batch_count=32) for name in ("zero1", "zero2"))
+    gathered = one.time.value_of("weight exchange")
+    assert gathered == two.time.value_of("weight exchange") > 0
+    assert two.time.value_of("gradient exchange") == pytest.approx(4 * one.time.value_of("gradient exchange"))
+
+
 def test_slowest_device_and_real_values_cost_clocked_work_only(estimate: Callable[..., TrainingEstimate]) -> None:
     from ridgeline.core import FrozenMap
 
