@@ -12,7 +12,7 @@ import pytest
 
 from ridgeline.catalog import load_catalog
 from ridgeline.errors import OutOfMemory
-from ridgeline.intake.models import transformer_from_config
+from ridgeline.intake import transformer_from_config
 from ridgeline.serving import ServingJob, capacity, estimate_serving, estimate_static_batch
 from ridgeline.serving.step import op_bytes
 from ridgeline.specs import EngineProfile, Load, ServingPlan

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ridgeline.catalog import load_catalog
-from ridgeline.intake.models import transformer_from_config
+from ridgeline.intake import transformer_from_config
 from ridgeline.serving import ServingJob, estimate_max_load, estimate_static_batch
 from ridgeline.specs import Load, ServingPlan
 

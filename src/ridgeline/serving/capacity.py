@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ridgeline.core import Breakdown, leaf, total
 from ridgeline.core import model as formula
 from ridgeline.serving.job import ServingJob
-from ridgeline.specs import bytes_per_element
+from ridgeline.specs import Layer, ServingPlan, bytes_per_element
 from ridgeline.workload.placement import (
     attention_tensor_count,
     cache_bytes_per_device,
@@ -114,35 +114,38 @@ def pool_bytes(basis: str, pool_frac: float, available_bytes: float, weight_byte
 def workspace_bytes(job: ServingJob) -> float:
     """Activations at the largest step that the scheduler may make: what an engine measures before it sizes its pool.
 
-    Tokens of a step * (live hidden states + the widest pair of products of a layer) * width, plus logits of a full
-    batch in fp32. Encoders: the tokens of one batch.
+    Tokens of a step * (live hidden states + the widest products of a layer, those of experts once for each expert that
+    a token goes to, in and out) * width, plus logits of a full batch in fp32. Encoders: the tokens of one batch.
     """
     plan, model = job.plan, job.model
     wide = bytes_per_element(wide_precision(plan))
-    tokens = min(job.max_batch_tokens, _largest_step_tokens(job)) / plan.attention_data_count
-    widest = max(
-        (
-            sum(local_linear(x, plan).outputs_count * x.active_count for x in run.layer.linears if x.split == "column")
-            for run in model.main.runs
-        ),
-        default=0.0,
-    )
+    tokens = min(job.max_batch_tokens, _largest_step_tokens(job))
+    widest = max((_widest_count(run.layer, plan) for run in model.main.runs), default=0.0)
     held = tokens * (_LIVE_HIDDEN * model.hidden_count + widest) * wide
     if model.head is not None:
-        rows = min(job.max_batch_count, _largest_batch(job)) / plan.attention_data_count
+        rows = min(job.max_batch_count, _largest_batch(job))
         held += rows * model.head.outputs_count / attention_tensor_count(plan) * bytes_per_element("fp32")
     return held
 
 
+def _widest_count(layer: Layer, plan: ServingPlan) -> float:
+    """Elements that the products of one layer write for each token."""
+    written = 0.0
+    for linear in layer.linears:
+        if linear.split == "column" or linear.role == "expert":
+            written += local_linear(linear, plan).outputs_count * linear.active_count
+    return written
+
+
 def _largest_batch(job: ServingJob) -> float:
     if job.load.concurrency_count is not None:
-        return max(1.0, job.load.concurrency_count / job.plan.replica_count)
+        return max(1.0, job.load.concurrency_count / job.plan.replica_count / job.plan.attention_data_count)
     return job.max_batch_count if math.isfinite(job.max_batch_count) else 256.0  # src: rl-derivation
 
 
 def _largest_step_tokens(job: ServingJob) -> float:
     if job.load.static_batch or not job.generates:
-        return max(1.0, job.load.concurrency_count or 1.0) * job.prompt_tokens
+        return max(1.0, job.load.concurrency_count or 1.0) * job.prompt_tokens / job.plan.attention_data_count
     return _UNBOUNDED_TOKENS
 
 
@@ -176,7 +179,7 @@ def _running(job: ServingJob, pool: float, each: float) -> tuple[float, str]:
     groups = job.plan.attention_data_count
     if pool < 0:
         return 0.0, "memory"
-    limits = {"max batch": job.max_batch_count * job.plan.pipeline_count}
+    limits = {"max batch": job.max_batch_count * job.schedulers_count}
     if each > 0:
         limits["key-value pool"] = float(groups * math.floor(pool / each))
     if job.generates and not job.load.static_batch:
@@ -189,9 +192,9 @@ def token_budget_count(job: ServingJob) -> float:
     """Running sequences at which decode tokens and the prompts that replace finished ones fill the token budget.
 
     In steady state N sequences finish at N / (out - 1 + pieces) a step, so a step carries N (1 + in/out) tokens; the
-    budget is that of one micro-batch, of which a pipeline has one a stage.
+    budget is that of one scheduler, of which there is one a pipeline stage and attention group.
     """
-    budget = job.max_batch_tokens * job.plan.pipeline_count
+    budget = job.max_batch_tokens * job.schedulers_count
     if not math.isfinite(budget) or not job.engine.mixed_steps:
         return math.inf
     return max(1.0, budget / (1.0 + job.prompt_tokens / max(1.0, job.load.output_tokens)))

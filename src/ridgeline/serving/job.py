@@ -100,8 +100,13 @@ class ServingJob:
         return mean_padded_tokens(first, first + self.load.output_tokens, self.engine.bucket_tokens)
 
     @property
+    def schedulers_count(self) -> int:
+        """Steps under way at once, each with the scheduler's limits to itself: pipeline stages x attention groups."""
+        return self.plan.pipeline_count * self.plan.attention_data_count
+
+    @property
     def max_batch_count(self) -> float:
-        """Sequences that the scheduler lets run at once: the plan's limit, else the engine's (inf: none)."""
+        """Sequences that one scheduler lets run at once: the plan's limit, else the engine's (inf: none)."""
         limit = self.plan.max_batch_count
         if limit is None:
             limit = self.engine.batch_limits(self.system.chip)[0]
@@ -109,7 +114,7 @@ class ServingJob:
 
     @property
     def max_batch_tokens(self) -> float:
-        """Tokens that the scheduler puts in one step: the plan's limit, else the engine's (inf: none)."""
+        """Tokens that one scheduler puts in one step: the plan's limit, else the engine's (inf: none)."""
         limit = self.plan.max_batch_tokens
         if limit is None:
             limit = self.engine.batch_limits(self.system.chip)[1]

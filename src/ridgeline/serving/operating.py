@@ -91,17 +91,17 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
     output = job.load.output_tokens
     piece, pieces = _pieces(job, running_count)
     read = steady_pieces(running_count, pieces, output)
-    stages = float(job.plan.pipeline_count)
-    together = max(1.0, read / stages)
-    share = read / stages / together
+    stages, groups = float(job.plan.pipeline_count), float(job.plan.attention_data_count)
+    share, fullest = fullest_group(read / stages, groups)
     loaded = Step(
         decode_count=max(0.0, running_count - max(read, 1.0)),
         context_tokens=job.context_tokens,
-        prompt_count=together * stages,
+        prompt_count=read / share,
         prompt_tokens=piece,
         cached_tokens=(job.prompt_tokens - piece) / 2,
-        finishing_count=together * stages / pieces,
+        finishing_count=read / share / pieces,
         encoder_tokens=job.encoder_tokens,
+        fullest_prompt_count=fullest * stages if groups > 1 else 0.0,
     )
     reading = step_time(job, loaded)
     if share >= 1.0:
@@ -118,9 +118,26 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
     return _finish(job, running_count, rate, pieces * reading.time_s, step_s, prompt_s, mix)
 
 
+@formula(id="fullest-group", sources=("rl-derivation", "raab-steger-1998"))
+def fullest_group(pieces: float, groups: float) -> tuple[float, float]:
+    """Share of steps that carry prompts, and prompts in the fullest group of such a step, when `pieces` a step fall on
+    `groups` data-parallel groups that wait for each other in every layer.
+
+    With f = pieces / groups below one, a step is free of prompts with chance (1 - f)^groups; above, the fullest group
+    holds about f + sqrt(2 f ln(groups)). One group: the pieces themselves.
+
+    >>> fullest_group(0.25, 1.0), fullest_group(3.0, 1.0), fullest_group(1.0, 2.0)
+    ((0.25, 1.0), (1.0, 3.0), (0.75, 1.0))
+    """
+    each = pieces / groups
+    if each < 1.0:
+        return 1.0 - (1.0 - each) ** groups, 1.0
+    return 1.0, each + math.sqrt(2.0 * each * math.log(groups))
+
+
 def _pieces(job: ServingJob, running_count: float) -> tuple[float, float]:
     """Tokens of one piece of a prompt and how many pieces it takes under the token budget."""
-    room = max(1.0, job.max_batch_tokens - running_count / job.plan.pipeline_count)
+    room = max(1.0, job.max_batch_tokens - running_count / job.schedulers_count)
     pieces = max(1, math.ceil(job.prompt_tokens / room))
     return job.prompt_tokens / pieces, float(pieces)
 
@@ -134,6 +151,7 @@ def _marginal_s(job: ServingJob, loaded: Step, with_s: StepTime) -> float:
         prompt_tokens=loaded.prompt_tokens,
         cached_tokens=loaded.cached_tokens,
         finishing_count=loaded.finishing_count / 2,
+        fullest_prompt_count=loaded.fullest_prompt_count / 2,
         encoder_tokens=loaded.encoder_tokens,
     )
     return max(0.0, with_s.time_s - step_time(job, lighter).time_s) / (loaded.prompt_count / 2)

@@ -17,6 +17,8 @@ class Step:
     `prompt_tokens` new tokens each, on top of `cached_tokens` that are in the cache already; `finishing_count` of
     them end in this step and need the head. Fractions are means over steps. `encoder_tokens`: length of what the
     encoder or tower reads for each prompt (0: none); decoders with cross-attention read as many in each layer.
+    `fullest_prompt_count`: prompts of the fullest data-parallel attention group, for which all others wait in every
+    layer (0: they fall evenly).
     """
 
     decode_count: float = 0.0
@@ -26,6 +28,7 @@ class Step:
     cached_tokens: float = 0.0
     finishing_count: float = 0.0
     encoder_tokens: float = 0.0
+    fullest_prompt_count: float = 0.0
 
     @property
     def tokens(self) -> float:
@@ -33,13 +36,21 @@ class Step:
         return self.decode_count + self.prompt_count * self.prompt_tokens
 
     def divided(self, by: float) -> Step:
-        """The share of the step that one of `by` groups processes."""
+        """The share of the step that one of `by` micro-batches processes."""
         return replace(
             self,
             decode_count=self.decode_count / by,
             prompt_count=self.prompt_count / by,
             finishing_count=self.finishing_count / by,
+            fullest_prompt_count=self.fullest_prompt_count / by,
         )
+
+    def of_group(self, groups_count: float) -> Step:
+        """What the fullest of so many data-parallel attention groups processes."""
+        share = self.divided(groups_count)
+        if self.fullest_prompt_count <= 0 or groups_count <= 1:
+            return share
+        return replace(share, prompt_count=self.fullest_prompt_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

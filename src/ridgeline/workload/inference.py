@@ -54,7 +54,7 @@ def inference_ops(model: Transformer, plan: ServingPlan, engine: EngineProfile, 
     >>> [(r.op.m, r.count) for r in ops if isinstance(r.op, Gemm)]
     [(2.0, 3.0)]
     """
-    setting = Setting(model=model, plan=plan, engine=engine, whole=step, group=step.divided(plan.attention_data_count))
+    setting = Setting(model=model, plan=plan, engine=engine, whole=step, group=step.of_group(plan.attention_data_count))
     found: dict[Op, float] = {}
     for op, count in _all_ops(setting):
         if count > 0:

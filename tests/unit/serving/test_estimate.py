@@ -13,7 +13,7 @@ from ridgeline.serving import (
     estimate_static_batch,
     step_time,
 )
-from ridgeline.serving.operating import running_point, steady_pieces
+from ridgeline.serving.operating import fullest_group, running_point, steady_pieces
 from ridgeline.specs import EngineProfile, Load, ServingPlan
 from ridgeline.workload.engine_step import Step
 
@@ -183,3 +183,14 @@ def test_answer_is_plain_data(toy):
 
     data = estimate_serving(toy.job(load=Load(input_tokens=1000, output_tokens=100, rate_per_s=5))).to_dict()
     assert json.loads(json.dumps(data, allow_nan=False))["schema_version"] == 1
+
+
+def test_attention_groups_wait_for_the_one_that_reads_a_prompt(toy):
+    """Half a piece a step on four groups: 1 - (7/8)^4 of the steps carry one, and one group holds it alone."""
+    share, fullest = fullest_group(0.5, 4.0)
+    assert (share, fullest) == (pytest.approx(1 - (7 / 8) ** 4), 1.0)
+    model = toy.decoder(toy.Dims(experts=8, active=2, inner=2048))
+    plan = ServingPlan(tensor_count=4, expert_count=4, attention_data_count=4)
+    point = running_point(toy.job(model, plan=plan), 50.0)
+    assert point.mix[1][0] == pytest.approx(share)
+    assert point.requests_per_s * point.step_s == pytest.approx(0.5)
