@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ridgeline.catalog import Catalog
-from ridgeline.intake.models import load_model, transformer_from_config
+from ridgeline.intake import load_model, transformer_from_config
 from ridgeline.specs import Linear, Transformer
 from ridgeline.validation.corpus import Row
 

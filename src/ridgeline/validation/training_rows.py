@@ -35,6 +35,8 @@ FRAMEWORKS: tuple[tuple[str, str], ...] = (
     ("paddle", "pytorch-ddp-2.4"),
     ("pytorch", "pytorch-ddp-2.4"),
 )
+# Example scripts that carry their own model code of 2019-2021; a newer framework under them changes no kernel choice.
+FROZEN_CODE = "deeplearningexamples"
 # Mean share of 512 positions that carry text in the Wikipedia pre-training set of BERT: krell-2021-packing, table 1.
 UNPADDED_512_FRAC = 0.498
 # Sets whose 512-token BERT rows skip padding (their readme, or rates above the peak at full length).
@@ -125,6 +127,9 @@ def release_date(row: Row) -> str:
 
 def _software(row: Row, catalog: Catalog, fills: list[str]) -> SoftwareProfile:
     text = row.text("framework").lower()
+    if FROZEN_CODE in text:
+        fills.append("software of the benchmark's scripts (2019-2021), whatever the date of the run")
+        return catalog.software("pytorch-ddp-1.9")
     name = next((name for word, name in FRAMEWORKS if word in text), "")
     if not name:
         name = "pytorch-ddp-2.4"
