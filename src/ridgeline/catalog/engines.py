@@ -27,6 +27,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "query_reread": "query_reread_frac",
     "fused_projections": "fused_projections",
     "fused_epilogues": "fused_epilogues",
+    "fused_quantisation": "fused_quantisation",
     "launches": "launches_frac",
     "pool_basis": "pool_basis",
     "pool": "pool_frac",

@@ -31,8 +31,10 @@ class EngineProfile:
     Attention: `attention_family` names the kernels; `query_reread_frac`: share of the key-value reads that every
     query head of a group repeats (0 with grouped-query kernels; early engines had none).
     Fusion: `fused_projections`: Q, K and V, and gate and up, run as one GEMM. `fused_epilogues`: bias, activation and
-    residual addition happen inside the products, so that norms alone remain between them. `launches_frac` scales
-    the count of small kernels of a layer (1: norm, rope, cache write, activation fused as engines of 2024 do).
+    residual addition happen inside the products, so that norms alone remain between them. `fused_quantisation`:
+    activations are narrowed by the kernel that makes them; else one kernel before each product in a narrow format.
+    `launches_frac` scales the count of small kernels of a layer (1: norm, rope, cache write, activation fused as
+    engines of 2024 do).
     Memory: the key-value pool is `pool_frac` of what is left after weights and workspace (`pool_basis` "free"), or
     that share of the whole device less weights, workspace and context ("total") or less weights alone ("static", the
     rest holding everything else); "none": no pool, caches are allocated as needed. `context_bytes`: driver context,
@@ -60,6 +62,7 @@ class EngineProfile:
     query_reread_frac: float = 0.0
     fused_projections: bool = True
     fused_epilogues: bool = False
+    fused_quantisation: bool = True
     launches_frac: float = 1.0
     pool_basis: PoolBasis = "total"
     pool_frac: float = 1.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ridgeline.specs import EngineProfile, ServingPlan, Transformer, bytes_per_element
-from ridgeline.workload.ops import Elementwise, ElementwiseKind
+from ridgeline.workload.ops import Elementwise, ElementwiseKind, Op
 from ridgeline.workload.placement import wide_precision
 
 
@@ -75,3 +76,10 @@ def small_kernel(
     """A memory-bound kernel of a layer: `moved` bytes in as many launches as the engine's fusion leaves."""
     count = launches * setting.engine.launches_frac
     return Elementwise(name=name, kind=kind, bytes=moved, launches_count=count, flop=flop)
+
+
+def quantise_ops(elements: float, precision: str, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """The kernel that narrows `elements` of activations to `precision` before a product, where the engine has one."""
+    narrow = bytes_per_element(precision)
+    if narrow < setting.wide_bytes and not setting.engine.fused_quantisation:
+        yield small_kernel("quantise", "cast", elements * (setting.wide_bytes + narrow), 1.0, setting), 1.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ridgeline.core import model as formula
 from ridgeline.specs import Layer, Linear, RankGroup, bytes_per_element
-from ridgeline.workload.engine_step import Setting
+from ridgeline.workload.engine_step import Setting, quantise_ops
 from ridgeline.workload.ops import Collective, Elementwise, GroupedGemm, Op
 from ridgeline.workload.placement import local_linear, math_precision, weight_precision, wide_precision
 
@@ -57,7 +57,9 @@ def expert_ops(layer: Layer, hidden_count: int, setting: Setting) -> Iterator[tu
     rows = rows_all / spread * (1.0 + skew)
     touched = touched_experts_count(first.experts_count, first.active_count, tokens) / spread
     for group in _pairs(experts, setting.engine.fused_projections):
-        yield _grouped(group, rows, min(touched, rows), setting), 1.0
+        product = _grouped(group, rows, min(touched, rows), setting)
+        yield from quantise_ops(rows * product.k, product.activation_precision, setting)
+        yield product, 1.0
     yield from _sorting(rows, hidden_count, setting)
     yield from _exchange(first, tokens, hidden_count, setting)
 

@@ -302,3 +302,13 @@ def test_fused_epilogues_leave_norms_alone():
     assert "activation" not in moved
     assert whole["activation"] == 2 * 8 * INNER * 2
     assert moved["norm"] == whole["norm"] / 2
+
+
+def test_activations_are_narrowed_before_each_product_unless_fused():
+    plan = ServingPlan(weight_precision="fp8", activation_precision="fp8")
+    step = Step(decode_count=8, context_tokens=10)
+    apart = inference_ops(model(), plan, EngineProfile(id="e", fused_quantisation=False), step)
+    casts = {op.bytes: count for op, count in found(apart, Elementwise) if op.kind == "cast"}
+    # Inputs of q+k+v, o, gate+up are as wide as the hidden state, that of down as the inner width; 2 bytes in, 1 out.
+    assert casts == {8 * HIDDEN * 3: 3 * LAYERS, 8 * INNER * 3: LAYERS}
+    assert not [op for op, _ in found(inference_ops(model(), plan, BARE, step), Elementwise) if op.kind == "cast"]
