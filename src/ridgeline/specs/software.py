@@ -44,6 +44,10 @@ class SoftwareProfile:
     full sharding (0: gathered when needed); `context_overlap` hides the exchange of keys and values behind attention.
     `bucket_bytes` is the size of one gradient bucket.
 
+    `expert_launches`: the product of each local expert is a kernel of its own; routing decides its shape, so no graph
+    holds it and the host issues it in time.
+    `cheap_recompute`: selective recompute makes norms and activations again (fine-grained), not attention scores.
+
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
     `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes.
@@ -79,6 +83,7 @@ class SoftwareProfile:
     narrow_weights: bool = False
     sharding: Sharding = "zero1"
     recompute: Recompute = "none"
+    cheap_recompute: bool = False
     sequence_parallel: bool = True
     interleaved: bool = False
     tensor_overlap: TensorOverlap = "none"
@@ -88,6 +93,7 @@ class SoftwareProfile:
     prefetch_layers_count: int = 1
     context_overlap: bool = True
     deduplicated_dispatch: bool = False
+    expert_launches: bool = True
     bucket_bytes: float = 0.0
     graphs: bool = False
     host_launch_s: float = 0.0

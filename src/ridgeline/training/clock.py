@@ -68,6 +68,8 @@ class Clock:
         self.system = system
         self.software = software
         self.calibration = settled(calibration)
+        inner = system.levels[0].size_count if system.levels else 1
+        self.domain_count = inner or system.devices_per_node_count
         self.levels: set[str] = set()
         self._context = KernelContext(attention=attention_family(calibration, software), fused=software.fused_kernels)
         self._known: dict[Op, Timed] = {}
@@ -88,6 +90,8 @@ class Clock:
             return Timed(result.time_s, result.sigma, work, 1.0, result.model, result.uses, "")
         done = op_time(op, self.system.chip, self.calibration, self._context)
         kernels = kernels_count(op, self._context)
+        if isinstance(op, GroupedGemm) and self.software.expert_launches:
+            kernels = op.experts_count
         return Timed(done.time_s, done.sigma, work, kernels, done.model, done.uses, done.level)
 
     def works(self, ops: Iterable[Repeated], times: float = 1.0) -> Works:

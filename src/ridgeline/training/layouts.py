@@ -102,7 +102,7 @@ def least_recompute(
 ) -> TrainingPlan | None:
     """`plan` with the least recompute with which it fits the memory of the device; None where nothing fits.
 
-    None, then scores alone where they are kept at all, then whole layers: as many as needed, in quarters.
+    None, then selective where that frees anything, then whole layers: as many as needed, in quarters.
     """
     available = system.chip.memory_bytes()
     for recompute, share in _recompute_options(plan, software, pins):
@@ -119,7 +119,7 @@ def _recompute_options(
         yield str(pins["recompute"]), plan.recompute_layers_frac
         return
     yield "none", 1.0
-    if software.attention == "unfused":
+    if software.attention == "unfused" or software.cheap_recompute:
         yield "selective", 1.0
     for quarter in range(1, 5):  # src: ridgeline-layouts
         yield "full", quarter / 4  # src: ridgeline-layouts

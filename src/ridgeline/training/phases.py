@@ -10,7 +10,7 @@ from ridgeline.training.clock import Clock, Work, Works, add, merged, total_s
 from ridgeline.training.schedule import layerwise_exposed_s, pipelined_exposed_s, slowest_excess_frac
 from ridgeline.workload.layers import LayerOps, training_layer_ops
 from ridgeline.workload.memory import layer_parameters, shard_ranks
-from ridgeline.workload.ops import Collective, CollectiveKind, Repeated
+from ridgeline.workload.ops import Collective, CollectiveKind, GroupedGemm, Repeated
 from ridgeline.workload.stages import LayerShare, Stage, cross_tokens, stack_tokens
 from ridgeline.workload.training_ends import embedding_ops, head_ops
 from ridgeline.workload.training_shapes import LayerShape, layer_shape
@@ -88,7 +88,7 @@ def _stage_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: C
 def share_phases(model: Transformer, share: LayerShare, plan: TrainingPlan, clock: Clock) -> Phases:
     """The equal layers of one stage."""
     tokens = stack_tokens(model, share.stack, plan.sequence_tokens)
-    shape = layer_shape(plan, tokens, cross_tokens(model, plan.sequence_tokens))
+    shape = layer_shape(plan, tokens, cross_tokens(model, plan.sequence_tokens), clock.domain_count)
     one = layer_phases(share.layer, share.hidden, shape, plan, clock)
     whole = one.scaled(share.count)
     if plan.sharding == "zero3":
@@ -120,6 +120,7 @@ def _end_phases(ops: LayerOps, plan: TrainingPlan, clock: Clock) -> Phases:
 
 def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backward: bool, times: float = 1.0) -> Works:
     """One pass with its overlaps, slow-downs and launches as lines of their own."""
+    ops = tuple(ops)
     works = clock.works(ops, times)
     software = clock.software
     products_s = total_s(works, *_PRODUCTS)
@@ -139,7 +140,7 @@ def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backwar
         _extra(
             works, "slowed by exchange", shared_s * software.overlap_slowdown_frac, software, "overlap_slowdown_frac"
         )
-    _add_launches(works, clock)
+    _add_launches(works, [item for item in ops if _routed(item)], times, clock)
     return works
 
 
@@ -154,12 +155,28 @@ def _add_conditions(works: Works, products_s: float, plan: TrainingPlan, clock: 
         _extra(works, "slowest device", total_s(works, *_CLOCKED) * excess, software, "spread_sigma_frac")
 
 
-def _add_launches(works: Works, clock: Clock) -> None:
-    """The host must issue every kernel; what exceeds the device's own time is waiting."""
-    if clock.software.host_launch_s <= 0 or clock.software.graphs:
+def _routed(item: Repeated) -> bool:
+    """Whether the shape of an operation follows from the routing of tokens, so that no graph can hold it."""
+    return isinstance(item.op, GroupedGemm) or item.op.name.startswith(("expert", "permutation", "routing"))
+
+
+def _add_launches(works: Works, routed: list[Repeated], times: float, clock: Clock) -> None:
+    """The host must issue every kernel; what exceeds the device's own time is waiting.
+
+    A captured graph takes that off, but not off the part that routing shapes: there the host learns the counts of
+    tokens first and issues the experts' kernels while the device waits for them.
+    """
+    launch_s = clock.software.host_launch_s
+    if launch_s <= 0:
         return
-    issue_s = sum(work.kernels_count for work in works.values()) * clock.software.host_launch_s
-    _extra(works, "host launches", max(0.0, issue_s - total_s(works)), clock.software, "host_launch_s")
+    waits_s = 0.0
+    if not clock.software.graphs:
+        waits_s = sum(work.kernels_count for work in works.values()) * launch_s - total_s(works)
+    if routed:
+        part = clock.works(routed, times)
+        issue_s = sum(work.kernels_count for work in part.values()) * launch_s
+        waits_s = max(waits_s, issue_s - total_s(part))
+    _extra(works, "host launches", waits_s, clock.software, "host_launch_s")
 
 
 def _extra(works: Works, name: str, time_s: float, software: SoftwareProfile, field: str) -> None:

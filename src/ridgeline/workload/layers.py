@@ -28,6 +28,9 @@ from ridgeline.workload.training_streams import (
     stream_forward,
 )
 
+# What fine-grained recompute makes again: little work for much memory.
+CHEAP = ("norms", "activation")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerOps:
@@ -50,10 +53,12 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
     """
     items = projections(layer, shape)
     scores = mixer_forward(layer, shape, software)
+    streams = stream_forward(layer, hidden, items, shape, software)
+    cheap = [item for item in streams if item.op.name in CHEAP]
     forward = (
         *_matrices_forward(items, shape),
         *scores,
-        *stream_forward(layer, hidden, items, shape, software),
+        *streams,
         *cast_forward(items, shape, software),
         *routing_forward(hidden, items, shape, software),
         *tensor_exchange(items, shape, backward=False),
@@ -73,7 +78,7 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
         forward=forward,
         backward=backward,
         full_recompute=forward,
-        selective_recompute=tuple(scores),
+        selective_recompute=tuple(cheap if software.cheap_recompute else scores),
         per_step=tuple(cast_weights(items, shape)),
     )
 

@@ -14,7 +14,6 @@ from ridgeline.specs import Layer, Recurrence, SoftmaxAttention, TrainingPlan, T
 from ridgeline.specs.software import SoftwareProfile
 from ridgeline.workload.remember import remembered
 from ridgeline.workload.stages import Stage
-from ridgeline.workload.training_experts import copies_per_token
 from ridgeline.workload.training_shapes import (
     LayerShape,
     Projection,
@@ -173,7 +172,8 @@ def sharded_states(
 class KeptBytes:
     """What one layer keeps for its backward pass on one device, per micro-batch, by policy.
 
-    `whole`: no recompute. `selective`: scores are made again. `entry`: the layer's input alone (full recompute).
+    `whole`: no recompute. `selective`: scores are made again (or, fine-grained, norms and activations). `entry`: the
+    layer's input alone (full recompute).
     """
 
     whole: float
@@ -198,10 +198,6 @@ def kept_by_layer(layer: Layer, hidden: int, shape: LayerShape, software: Softwa
     kept += shape.rows / shape.tensor_count * layer.activation_count * (2.0 if layer.gated else 1.0) * wide
     if software.dropout:
         kept += branches_count(items) * shape.residual_rows * hidden * _MASK_BYTES
-    top = max((item.active_count for item in items if item.role == "expert"), default=0.0)
-    if top > 0:
-        copies = copies_per_token(top, max(2, shape.expert_count), software.deduplicated_dispatch)
-        kept += shape.routed_rows * copies * hidden * wide
     scores = 0.0
     for mixer in layer.mixers:
         if isinstance(mixer, Recurrence):
@@ -212,7 +208,14 @@ def kept_by_layer(layer: Layer, hidden: int, shape: LayerShape, software: Softwa
             shape.rows * wide * (heads * mixer.key_dim_count + kv_heads * (mixer.key_dim_count + mixer.value_dim_count))
         )
         scores += _kept_scores(mixer, heads, shape, software)
-    return KeptBytes(whole=kept + scores, selective=kept, entry=shape.residual_rows * hidden * wide)
+    again = sum(_kept_input(item, shape) for item in items if _made_cheaply(item, hidden))
+    selective = kept + scores - again if software.cheap_recompute else kept
+    return KeptBytes(whole=kept + scores, selective=selective, entry=shape.residual_rows * hidden * wide)
+
+
+def _made_cheaply(item: Projection, hidden: int) -> bool:
+    """Whether a projection's input comes from a norm or an activation, so that it can be made again for little."""
+    return item.inputs_count == hidden if item.split == "column" else item.role in ("mlp", "expert", "shared-expert")
 
 
 def _kept_input(item: Projection, shape: LayerShape) -> float:

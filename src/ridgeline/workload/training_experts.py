@@ -53,43 +53,59 @@ def routing_forward(
     hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
 ) -> list[Repeated]:
     """Sorting tokens by expert, the exchange with the experts' devices, and the weighted sum on the way back."""
-    top = _chosen(items)
+    top, width = _chosen(items)
     if top <= 0:
         return []
-    return [Repeated(op=op) for op in _routing(hidden, top, shape, software, "")]
+    return [Repeated(op=op) for op in _routing((hidden, width), top, shape, software, "")]
 
 
 def routing_backward(
     hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
 ) -> list[Repeated]:
     """The same way for gradients: each permutation and exchange has its mirror."""
-    top = _chosen(items)
+    top, width = _chosen(items)
     if top <= 0:
         return []
-    return [Repeated(op=op) for op in _routing(hidden, top, shape, software, " backward")]
+    return [Repeated(op=op) for op in _routing((hidden, width), top, shape, software, " backward")]
 
 
-def _chosen(items: Sequence[Projection]) -> float:
-    """Experts of each token (0 in a dense layer)."""
-    return max((item.active_count for item in items if item.role == "expert"), default=0.0)
+def _chosen(items: Sequence[Projection]) -> tuple[float, float]:
+    """Experts of each token (0 in a dense layer), and the width that they read (a latent's where they read one)."""
+    experts = [item for item in items if item.role == "expert"]
+    if not experts:
+        return 0.0, 0.0
+    return max(item.active_count for item in experts), experts[0].inputs_count
 
 
-def _routing(hidden: int, top: float, shape: LayerShape, software: SoftwareProfile, suffix: str) -> list[Op]:
+def sent_copies(top: float, shape: LayerShape, software: SoftwareProfile) -> float:
+    """Copies of a token on the slowest wire of the exchange.
+
+    One for each chosen expert; deduplicated, one for each device that holds any of them, and, where the experts are
+    spread over several nodes, one for each node (which passes it on inside).
+    """
+    if not software.deduplicated_dispatch:
+        return top
+    nodes = -(-shape.expert_count // shape.domain_count)
+    return copies_per_token(top, nodes if nodes > 1 else shape.expert_count, deduplicated=True)
+
+
+def _routing(
+    widths: tuple[float, float], top: float, shape: LayerShape, software: SoftwareProfile, suffix: str
+) -> list[Op]:
     """Permutation: rows written out by expert (read, write), sorted again on arrival where experts are spread (read,
     write), and back; the sum reads each copy and writes a token. Fused permutation sorts while it sends and receives.
     """
-    wide = shape.stream_bytes
+    wide, (hidden, width) = shape.stream_bytes, widths
     rows = shape.routed_rows * top
     scores = sum_scores(shape.routed_rows)
     sorts = 2.0 if shape.expert_count > 1 and not software.fused_permute else 1.0
-    moved = sorts * 2 * (2 * rows * hidden * wide) + shape.routed_rows * hidden * wide
+    moved = sorts * 2 * (2 * rows * width * wide) + shape.routed_rows * hidden * wide
     ops: list[Op] = [
         Elementwise(name=f"routing{suffix}", kind="softmax", bytes=scores, launches_count=_ROUTING_LAUNCHES),
         Elementwise(name=f"permutation{suffix}", kind="other", bytes=moved, launches_count=2 * sorts),
     ]
     if shape.expert_count > 1:
-        copies = copies_per_token(top, shape.expert_count, software.deduplicated_dispatch)
-        size = shape.routed_rows * copies * hidden * wide
+        size = shape.routed_rows * sent_copies(top, shape, software) * width * wide
         for way in ("dispatch", "combine"):
             ops.append(
                 Collective(

@@ -21,7 +21,8 @@ class LayerShape:
 
     `sequences_count` sequences, `query_tokens` tokens of each on this device (the sequence over the context degree),
     `sequence_tokens` in all. `cross_tokens` is the length that cross-attention looks at. Experts are spread over
-    `expert_count` devices and each expert is cut over `expert_tensor_count`.
+    `expert_count` devices and each expert is cut over `expert_tensor_count`. `domain_count` devices share the innermost
+    level of the machine.
     """
 
     sequences_count: float = 1.0
@@ -32,6 +33,7 @@ class LayerShape:
     context_count: int = 1
     expert_count: int = 1
     expert_tensor_count: int = 1
+    domain_count: int = 1
     sequence_parallel: bool = False
     precision: str = "bf16"
     trainable_frac: float = 1.0
@@ -97,7 +99,9 @@ def expert_tensor_count(plan: TrainingPlan) -> int:
     return 1 if plan.expert_count > 1 else plan.tensor_count
 
 
-def layer_shape(plan: TrainingPlan, tokens: float | None = None, cross_tokens: float = 0.0) -> LayerShape:
+def layer_shape(
+    plan: TrainingPlan, tokens: float | None = None, cross_tokens: float = 0.0, domain_count: int = 1
+) -> LayerShape:
     """What a device of `plan` sees of a layer that runs over sequences of `tokens` (None: the plan's sequence)."""
     whole = float(plan.sequence_tokens if tokens is None else tokens)
     return LayerShape(
@@ -109,6 +113,7 @@ def layer_shape(plan: TrainingPlan, tokens: float | None = None, cross_tokens: f
         context_count=plan.context_count,
         expert_count=plan.expert_count,
         expert_tensor_count=expert_tensor_count(plan),
+        domain_count=domain_count,
         sequence_parallel=plan.sequence_parallel and plan.tensor_count > 1,
         precision=plan.precision,
         trainable_frac=plan.trainable_frac,
