@@ -97,6 +97,8 @@ DENSE: dict[str, DecoderRules] = {
         windows=patterns.global_every(4),
         defaults={"sliding_window": 4096},
     ),
+    # chowdhery-2022-palm, section 2: parallel layers, no biases, one key-value head, tied embeddings.
+    "palm": DecoderRules(norm="layer-no-bias", norms_count=1, tied=_TIED),
     "olmo": DecoderRules(norm="none", qkv_bias=_ATTENTION_BIAS, out_bias=_ATTENTION_BIAS),
     "olmo2": DecoderRules(qkv_bias=_ATTENTION_BIAS, out_bias=_ATTENTION_BIAS, query_key_norm="full"),
     "olmo3": DecoderRules(
