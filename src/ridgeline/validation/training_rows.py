@@ -127,6 +127,10 @@ def release_date(row: Row) -> str:
 
 def _software(row: Row, catalog: Catalog, fills: list[str]) -> SoftwareProfile:
     text = row.text("framework").lower()
+    if row.source == "mlperf":
+        name = "nvidia-mlperf-bert-2.1" if row.text("family") == "bert" else "megatron-core-0.16"
+        fills.append("software of the benchmark's usual submission")
+        return catalog.software(name, release_date(row))
     if FROZEN_CODE in text:
         fills.append("software of the benchmark's scripts (2019-2021), whatever the date of the run")
         return catalog.software("pytorch-ddp-1.9")
