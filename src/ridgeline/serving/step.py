@@ -9,6 +9,7 @@ from functools import lru_cache
 from ridgeline.core import Breakdown, combine_correlated, combine_independent, leaf, quadrature, total
 from ridgeline.core import model as formula
 from ridgeline.device import KernelContext, OpTime, kernels_count, op_time
+from ridgeline.device.settled import settled
 from ridgeline.network import CollectiveTime, collective_time
 from ridgeline.serving.job import ServingJob
 from ridgeline.specs import Calibration, Chip, EngineProfile, System, bytes_per_element
@@ -93,7 +94,8 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
     batches = micro_batches_count(job, step)
     working = batches / job.plan.pipeline_count
     share = step.divided(batches)
-    contexts = {phase: kernel_context(job.engine, job.calibration, phase) for phase in ("prefill", "decode")}
+    calibration = settled(job.calibration)
+    contexts = {phase: kernel_context(job.engine, calibration, phase) for phase in ("prefill", "decode")}
     parts: dict[str, list[Breakdown]] = {name: [] for name in _GROUPS}
     sigmas: dict[str, list[tuple[float, float]]] = {"kernels": [], "collectives": []}
     shares: list[OpShare] = []
@@ -101,7 +103,7 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
     for item in inference_ops(job.model, job.plan, job.engine, share):
         op = item.op
         if isinstance(op, Collective):
-            wire = _collective_time(op, job.system, job.calibration)
+            wire = _collective_time(op, job.system, calibration)
             time_s = item.count * wire.time_s
             parts["communication"].append(leaf(op.name, time_s, "s", model=wire.model, uses=wire.uses))
             sigmas["collectives"].append((time_s, wire.sigma))
@@ -109,7 +111,7 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
             shares.append(OpShare(name=op.name, count=item.count, time_s=time_s, bound=bound, limiter=wire.level))
             continue
         context = contexts["decode" if isinstance(op, AttentionDecode) else "prefill"]
-        kernel = _op_time(op, job.system.chip, job.calibration, context)
+        kernel = _op_time(op, job.system.chip, calibration, context)
         time_s = item.count * kernel.time_s
         parts[_group_of(op)].append(leaf(op.name, time_s, "s", model=kernel.model, uses=kernel.uses))
         sigmas["kernels"].append((time_s, kernel.sigma))
