@@ -6,11 +6,12 @@ Results go to standard output, everything else to standard error.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 
-INTERNAL, INTERRUPTED = 1, 130
+INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,6 +44,12 @@ def run(arguments: Sequence[str]) -> int:
         # The reader (`head`, a pager) has seen enough; keep the interpreter from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
+            _say(f"error: the answer cannot be written: {error.strerror}")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return USAGE
+        return _other(error, arguments)
     except Exception as error:
         return _other(error, arguments)
 

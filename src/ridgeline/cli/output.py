@@ -46,6 +46,7 @@ class Sink:
         if self._out is None:
             _tolerate_narrow_encodings()
             sys.stdout.write(content)
+            sys.stdout.flush()
         elif self._temporary is None:
             self._out.write_text(content, encoding="utf-8")
         else:
@@ -119,13 +120,19 @@ def _tolerate_narrow_encodings() -> None:
 
 
 def _to_screen(parts: Sequence[RenderableType]) -> None:
+    """Print; the text is made first, so that a closed pipe or a full disk is met by one write of our own."""
     from rich.console import Console
 
     _tolerate_narrow_encodings()
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    console = Console(width=width, highlight=False, soft_wrap=False)
-    for part in parts:
-        console.print(part)
+    seen = sys.stdout.isatty()
+    # Narrower screens fold the lines of a table of this width, which hides nothing.
+    console = Console(highlight=False)
+    console.width = max(console.width, PIPE_WIDTH) if seen else PIPE_WIDTH
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part)
+    sys.stdout.write(capture.get() if seen else _without_margins(capture.get()))
+    sys.stdout.flush()
 
 
 def _to_text(parts: Sequence[RenderableType]) -> str:
@@ -137,4 +144,8 @@ def _to_text(parts: Sequence[RenderableType]) -> str:
     console = Console(file=buffer, width=PIPE_WIDTH, highlight=False, color_system=None)
     for part in parts:
         console.print(part)
-    return buffer.getvalue()
+    return _without_margins(buffer.getvalue())
+
+
+def _without_margins(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())

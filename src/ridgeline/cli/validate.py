@@ -28,7 +28,9 @@ def command(
     with sink(out, as_json) as target:
         from ridgeline import validation
 
-        result = validation.run(kind, path, training=training, rows=rows)
+        result = validation.run(
+            kind, str(path), training=str(training) if training else None, rows=str(rows) if rows else None
+        )
 
         def text() -> Renderables:
             from ridgeline.report import data_report

@@ -9,12 +9,13 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from ridgeline.report.layout import plain, significant, table
+from ridgeline.units import show
 
 _MAX_COLUMNS = 10
 
 
 def data_report(data: Mapping[str, Any], indent: int = 0) -> Sequence[RenderableType]:
-    """`data` as lines `key: value`; numbers with four digits."""
+    """`data` as lines `key: value`; numbers with four digits, what is empty left out."""
     parts: list[RenderableType] = []
     for key, value in data.items():
         parts += _entry(str(key), value, indent)
@@ -26,7 +27,12 @@ def _entry(key: str, value: Any, indent: int) -> list[RenderableType]:
         return [_line(key, indent), *data_report(value, indent + 2)] if value else []
     if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
         return [_line(key, indent), Padding(_table(value), (0, 0, 0, indent + 2))]
-    return [_line(f"{key}: {_text(value)}", indent)]
+    if value in ("", [], None):
+        return []
+    text = _text(value)
+    if key.endswith("_bytes") and isinstance(value, (int, float)) and abs(value) >= 1e6:
+        text += f"  ({show(value, 'bytes')})"
+    return [_line(f"{key}: {text}", indent)]
 
 
 def _line(text: str, indent: int) -> RenderableType:
@@ -45,7 +51,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return "-" if value is None else str(value).lower()
     if isinstance(value, float):
-        return significant(value, 4)
+        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else significant(value, 4)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, (list, tuple)):

@@ -26,6 +26,7 @@ def table(*columns: str, left: Iterable[int] = (), flexible: Iterable[int] = (),
             justify="left" if index in lefts else "right",
             no_wrap=index not in wrapping,
             overflow="fold",
+            min_width=12 if index in wrapping else None,
         )
     return found
 
@@ -87,6 +88,8 @@ def scale_of(values: Iterable[float | None], steps: Sequence[tuple[float, str]])
 
 MONEY_STEPS = ((1e6, "MUSD"), (1e4, "kUSD"), (1.0, "USD"))
 MONEY_UNIT = {"MUSD": 1e6, "kUSD": 1e3, "USD": 1.0}
+RUN_STEPS = ((2 * DAY_S, "days"), (7200.0, "hours"), (0.0, "minutes"))
+RUN_UNIT = {"days": DAY_S, "hours": 3600.0, "minutes": 60.0}
 ENERGY_STEPS = ((3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"))
 
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from ridgeline.core import Note
-from ridgeline.report.layout import DAY_S, ENERGY_STEPS, large, plain, ranged, scale_of, significant, table, time_text
+from ridgeline.report.layout import ENERGY_STEPS, large, plain, ranged, scale_of, significant, table, time_text
 from ridgeline.report.tables import serving_table, training_table
 from ridgeline.report.trees import tree_table
 from ridgeline.scenario.answer import AnswerRow, PlanAnswer
@@ -194,8 +194,3 @@ def _ranking(answer: PlanAnswer) -> list[RenderableType]:
     parts.append(training_table(training) if training else serving_table(answer.rows))
     parts.append(plain(rejected_text(answer.rejected, answer.tried_count)))
     return parts
-
-
-def days(seconds: float) -> str:
-    """Days with three digits."""
-    return significant(seconds / DAY_S)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from ridgeline.report.layout import (
-    DAY_S,
     ENERGY_STEPS,
     MONEY_STEPS,
     MONEY_UNIT,
+    RUN_STEPS,
+    RUN_UNIT,
     bar,
     ranged,
     scale_of,
@@ -29,6 +30,7 @@ def training_table(rows: Sequence[AnswerRow]) -> Table:
     found = [(row, row.found) for row in rows if isinstance(row.found, TrainingRow)]
     money = [value for _, item in found for value in _prices(item)]
     _, money_name = scale_of(money, MONEY_STEPS)
+    _, run_name = scale_of([item.run_s.best for _, item in found], RUN_STEPS)
     energy_unit, energy_name = scale_of([item.facility.energy_j.best for _, item in found], ENERGY_STEPS)
     lines = table(
         "#",
@@ -37,7 +39,7 @@ def training_table(rows: Sequence[AnswerRow]) -> Table:
         "step",
         "MFU",
         "memory",
-        "days (80 %)",
+        f"{run_name} (80 %)",
         energy_name,
         f"rent {money_name}",
         f"own {money_name}",
@@ -53,7 +55,7 @@ def training_table(rows: Sequence[AnswerRow]) -> Table:
             show(item.estimate.step_s.best, "time"),
             f"{item.estimate.mfu_frac:.1%}",
             f"{item.estimate.memory.value / 1e9:.0f}/{item.estimate.memory_available_bytes / 1e9:.0f} GB",
-            ranged(item.run_s, DAY_S),
+            ranged(item.run_s, RUN_UNIT[run_name]),
             significant(item.facility.energy_j.best / energy_unit),
             _amount(rent, MONEY_UNIT[money_name]),
             _amount(own, MONEY_UNIT[money_name]),

@@ -16,8 +16,6 @@ from ridgeline.specs import Calibration, ServingPlan, SoftwareProfile, System, T
 from ridgeline.training import TrainingEstimate
 from ridgeline.units import show
 
-MEMORY, DIVISIBILITY, LIMITS, MISSING = "memory", "divisibility", "limits", "missing fact"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRow:

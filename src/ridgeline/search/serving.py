@@ -11,10 +11,9 @@ from ridgeline.cost import CostEstimate, estimate_cost
 from ridgeline.errors import MissingFact, OutOfMemory
 from ridgeline.facility import energy_at_meter
 from ridgeline.power import Activity, PowerEstimate, estimate_power
+from ridgeline.search.layouts import MEMORY, MISSING
 from ridgeline.search.ranking import counted, gathered, ordered
 from ridgeline.search.result import (
-    MEMORY,
-    MISSING,
     Infeasible,
     SearchResult,
     ServingRow,

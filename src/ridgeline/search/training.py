@@ -11,10 +11,9 @@ from ridgeline.cost import estimate_cost
 from ridgeline.errors import MissingFact
 from ridgeline.facility import energy_at_meter
 from ridgeline.power import Activity, PowerEstimate, estimate_power
+from ridgeline.search.layouts import fastest_layouts
 from ridgeline.search.ranking import counted, gathered, ordered
 from ridgeline.search.result import (
-    MEMORY,
-    MISSING,
     Infeasible,
     SearchResult,
     TrainingRow,
@@ -30,7 +29,6 @@ from ridgeline.training import (
     candidates,
     check_plan,
     estimate_step,
-    layouts,
     peak_memory,
 )
 from ridgeline.units import show
@@ -84,12 +82,7 @@ class _Tried:
     rejected: dict[str, int]
     missing: str
     divided_count: int
-
-    @property
-    def tried_count(self) -> int:
-        """All layouts that were looked at."""
-        broken = sum(count for reason, count in self.rejected.items() if reason in _REASONS.values())
-        return self.divided_count + broken
+    tried_count: int
 
 
 def rank_training(
@@ -183,19 +176,10 @@ def layout_request(request: TrainingRequest, machine: Machine, used_count: int) 
 
 
 def _try_layouts(request: TrainingRequest, machine: Machine, used_count: int) -> _Tried:
-    kept: list[TrainingEstimate] = []
-    rejected: dict[str, int] = {}
-    missing = ""
-    tried = 0
-    for plan in layouts(layout_request(request, machine, used_count), rejected):
-        tried += 1
-        try:
-            kept.append(estimate_step(_job(request, machine, plan)))
-        except MissingFact as error:
-            rejected[MISSING] = rejected.get(MISSING, 0) + 1
-            missing = str(error)
-    tried += rejected.get(MEMORY, 0)
-    return _Tried(tuple(kept), {_REASONS.get(code, code): count for code, count in rejected.items()}, missing, tried)
+    found = fastest_layouts(layout_request(request, machine, used_count), machine.calibration)
+    kept = tuple(estimate_step(_job(request, machine, item.plan)) for item in found.timed[:_NEAR_COUNT])
+    rejected = {_REASONS.get(code, code): count for code, count in found.rejected.items()}
+    return _Tried(kept, rejected, found.missing, found.divided_count, found.tried_count)
 
 
 def _joined(one: _Tried, other: _Tried) -> _Tried:
@@ -204,6 +188,7 @@ def _joined(one: _Tried, other: _Tried) -> _Tried:
         dict(add_counts([one.rejected, other.rejected])),
         one.missing or other.missing,
         one.divided_count + other.divided_count,
+        one.tried_count + other.tried_count,
     )
 
 
@@ -273,7 +258,7 @@ def _over(row: TrainingRow, broken: list[tuple[str, str]], tried: _Tried) -> Inf
         system_id=row.system.id,
         devices_count=row.devices_count,
         reasons=reasons,
-        rejected=counted({**tried.rejected, broken[0][0]: len(tried.kept)}),
+        rejected=counted({**tried.rejected, broken[0][0]: tried.tried_count - sum(tried.rejected.values())}),
         divided_count=tried.divided_count,
     )
 

@@ -101,9 +101,9 @@ def test_the_best_row_is_the_fastest_of_all_layouts(catalog: Catalog, model: Tra
         ).step_s.best
         for plan in layouts(layout_request(wanted, node, 16), rejected)
     ]
-    assert result.rows[0].estimate.step_s.best == min(every)
+    assert result.rows[0].estimate.step_s.best == pytest.approx(min(every), rel=1e-12)
     assert result.tried_count == len(every) + sum(rejected.values())
-    assert sum(result.rejected.values()) == sum(rejected.values())
+    assert "slower by a lower bound" in result.rejected  # not everything had to be timed
     # 1e11 tokens in steps of 256 x 4096, the last one whole
     assert result.rows[0].run_s.best == pytest.approx(math.ceil(1e11 / (256 * 4096)) * min(every))
 

@@ -1,0 +1,106 @@
+"""The fastest layouts of one training job on one machine, without timing those that cannot be among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ridgeline.errors import MissingFact
+from ridgeline.specs import Calibration, TrainingPlan
+from ridgeline.training import LayoutRequest, candidates, check_plan, least_recompute
+from ridgeline.training.clock import clock_for
+from ridgeline.training.step import time_step
+
+MEMORY, MISSING, SLOW = "memory", "missing fact", "slower by a lower bound"
+# Work of a micro-batch is the same in every pipeline up to how even the stages are; a bound allows for that.
+_EVEN_FRAC = 0.9  # src: rl-numerics
+
+
+@dataclass(frozen=True, slots=True)
+class TimedLayout:
+    """A layout that fits, and how long its step takes."""
+
+    plan: TrainingPlan
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """What became of all combinations: those that were timed, fastest first, and the others counted by reason.
+
+    Reasons are codes of broken rules, "memory", "missing fact", or "slower by a lower bound". `divided_count`
+    combinations kept every rule.
+    """
+
+    timed: tuple[TimedLayout, ...]
+    rejected: dict[str, int]
+    divided_count: int
+    missing: str = ""
+
+    @property
+    def tried_count(self) -> int:
+        """All combinations."""
+        return len(self.timed) + sum(self.rejected.values())
+
+
+def fastest_layouts(request: LayoutRequest, calibration: Calibration) -> Layouts:
+    """Times the layouts of `request` that keep every rule and fit memory, each with the least recompute that fits.
+
+    Layouts with the same tensor, context and expert degrees, micro-batch and sharding do the same work in all; one
+    with p stages, v virtual ones and m micro-batches takes (p - 1)/(v m) longer than that. So once one of a group is
+    timed, another whose bubble alone makes it slower than the best layout so far is not timed (nor is its memory
+    asked). A tenth is left for stages that are not even.
+    """
+    rejected: dict[str, int] = {}
+    dividing: list[TrainingPlan] = []
+    for plan in candidates(request):
+        problems = check_plan(request.model, request.system, plan)
+        if problems:
+            rejected[problems[0].code] = rejected.get(problems[0].code, 0) + 1
+        else:
+            dividing.append(plan)
+    clock = clock_for(request.system, calibration, request.software)
+    timed: list[TimedLayout] = []
+    work_s: dict[TrainingPlan, float] = {}
+    best_s = float("inf")
+    missing = ""
+    for plan in _least_bubble_first(dividing):
+        group = _group(plan)
+        if group in work_s and _EVEN_FRAC * work_s[group] * (1.0 + bubble_ratio(plan)) > best_s:
+            rejected[SLOW] = rejected.get(SLOW, 0) + 1
+            continue
+        fitted = least_recompute(request.model, request.system, request.software, plan, request.pins)
+        if fitted is None:
+            rejected[MEMORY] = rejected.get(MEMORY, 0) + 1
+            continue
+        try:
+            tree = time_step(request.model, fitted, clock).tree
+        except MissingFact as error:
+            rejected[MISSING] = rejected.get(MISSING, 0) + 1
+            missing = str(error)
+            continue
+        timed.append(TimedLayout(fitted, tree.value))
+        best_s = min(best_s, tree.value)
+        once_s = tree.value_of("forward") + tree.value_of("backward")
+        work_s[group] = min(once_s, work_s.get(group, once_s))
+    timed.sort(key=lambda item: (item.step_s, item.plan.label()))
+    return Layouts(tuple(timed), rejected, len(dividing), missing)
+
+
+def bubble_ratio(plan: TrainingPlan) -> float:
+    """Waiting of a pipeline with even stages over its work: (p - 1) / (v m).
+
+    >>> plan = TrainingPlan(pipeline_count=8, interleave_count=2, global_batch_count=64, sequence_tokens=2048)
+    >>> bubble_ratio(plan)
+    0.0546875
+    """
+    return (plan.pipeline_count - 1) / (plan.interleave_count * plan.micro_batches_count)
+
+
+def _group(plan: TrainingPlan) -> TrainingPlan:
+    """What layouts of the same work have in common."""
+    return replace(plan, pipeline_count=1, interleave_count=1, data_count=1)
+
+
+def _least_bubble_first(plans: Iterable[TrainingPlan]) -> list[TrainingPlan]:
+    return sorted(plans, key=lambda plan: (bubble_ratio(plan), plan.label()))
