@@ -74,7 +74,7 @@ def time_step(model: Transformer, plan: TrainingPlan, clock: Clock) -> StepTimin
     slowest = phases[times.index(max(times))]
     count = plan.micro_batches_count
     waiting_s = bubble_s(times, plan.interleave_count)
-    sends = pipeline_sends(model, plan, clock)
+    sends = pipeline_sends(model, plan, clock, slowest)
     last = _last_stage(model, parts, phases, plan, clock)
     works = [w.scaled(count) for part in (slowest.forward, slowest.recompute, slowest.backward) for w in part.values()]
     tree = total(
@@ -110,12 +110,13 @@ def _phase_trees(phases: Phases, count: int) -> list[Breakdown]:
     return [total(name, "s", [work.scaled(count).leaf() for work in works.values()]) for name, works in named if works]
 
 
-def pipeline_sends(model: Transformer, plan: TrainingPlan, clock: Clock) -> Works:
-    """Transfers between stages that nothing hides.
+def pipeline_sends(model: Transformer, plan: TrainingPlan, clock: Clock, phases: Phases) -> Works:
+    """Transfers between stages, with what hides behind a virtual stage's work taken off.
 
-    Each micro-batch crosses the boundary of the slowest stage once each way for each virtual stage; the tensor group
-    shares the load (each rank sends its part, and the parts are gathered inside the node where the stream is not in
-    shards anyway). Overlapped, only the ramps at both ends of the step show.
+    Each micro-batch crosses the boundary of the slowest stage (`phases`) once each way for each virtual stage; the
+    tensor group shares the load (each rank sends its part, and the parts are gathered inside the node where the stream
+    is not in shards anyway). Interleaved schedules may send while the next piece computes; the ramps at both ends of
+    the step stay.
     """
     if plan.pipeline_count == 1:
         return {}
@@ -127,16 +128,27 @@ def pipeline_sends(model: Transformer, plan: TrainingPlan, clock: Clock) -> Work
     ops = [Collective(name="pipeline send", kind="send", message_bytes=share, group=across)]
     if plan.tensor_count > 1 and not shape.sequence_parallel:
         ops.append(Collective(name="pipeline gather", kind="all_gather", message_bytes=size, group=shape.tensor_group))
-    overlapped = clock.software.pipeline_overlap and plan.interleave_count > 1
-    crossings = 2 * (plan.pipeline_count - 1) + (
-        0 if overlapped else 2 * plan.micro_batches_count * plan.interleave_count
-    )
+    steady = 2 * plan.micro_batches_count * plan.interleave_count
+    crossings = 2 * (plan.pipeline_count - 1) + steady
     found: Works = {}
     for op in ops:
         timed = clock.time(op)
         doubt_s = crossings * timed.time_s * timed.sigma
         add(found, Work(timed.work, crossings * timed.time_s, doubt_s, 0.0, timed.model, timed.uses))
+    if clock.software.pipeline_overlap and plan.interleave_count > 1 and found:
+        _hide_sends(found, steady / crossings, steady * phases.forward_s / plan.interleave_count, clock)
     return found
+
+
+def _hide_sends(found: Works, steady_frac: float, window_s: float, clock: Clock) -> None:
+    """Take off the steady part of the transfers as far as the pieces that run meanwhile reach; they run slower."""
+    (work,) = found.values()
+    hidden_s = min(steady_frac * work.time_s, window_s)
+    share = hidden_s / work.time_s
+    add(found, Work(f"{work.name} hidden", -hidden_s, -share * work.doubt_s, 0.0, "", ()))
+    field = "overlap_slowdown_frac"
+    slowed_s = hidden_s * clock.software.overlap_slowdown_frac
+    add(found, Work("slowed by exchange", slowed_s, 0.0, 0.0, "", (clock.software.fact_id(field),)))
 
 
 def _last_stage(
