@@ -8,6 +8,7 @@ from ridgeline.core import Breakdown, leaf, total
 from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.workload.memory import (
     LOGIT_BYTES,
+    gradients_at_work,
     in_flight_frac,
     kept_by_layer,
     local_parameters,
@@ -100,13 +101,14 @@ def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software:
     """What is kept between passes for all micro-batches in flight, what one layer needs at work, and the logits."""
     alive = in_flight_frac(stage.index, plan)
     part = plan.recompute_layers_frac if plan.recompute != "none" else 0.0
-    kept = working = 0.0
+    kept = working = moving = 0.0
     for share in stage.shares:
         tokens = stack_tokens(model, share.stack, plan.sequence_tokens)
         shape = layer_shape(plan, tokens, cross_tokens(model, plan.sequence_tokens))
         one = kept_by_layer(share.layer, share.hidden, shape, software)
         again = one.selective if plan.recompute == "selective" else one.entry
         kept += share.count * (part * again + (1.0 - part) * one.whole)
+        moving = max(moving, gradients_at_work(share.layer, shape, software))
         if part > 0:
             working = max(working, one.whole - again)
     shape = layer_shape(plan)
@@ -115,6 +117,7 @@ def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software:
     found = [
         _Part("activations", alive * kept, formula),
         _Part("layer computed again", working, formula),
+        _Part("gradients at work", moving, formula),
         _Part("embedding output", alive * stream if stage.embedding else 0.0, formula),
     ]
     if stage.head and model.head is not None:

@@ -235,6 +235,24 @@ def _kept_scores(mixer: SoftmaxAttention, heads: float, shape: LayerShape, softw
     return shape.rows * heads * keys * each
 
 
+@remembered()
+def gradients_at_work(layer: Layer, shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes of the largest gradients that exist while one layer runs backward.
+
+    Around a matrix: the gradient of its output and that of its input. Around scores through memory: the gradient of
+    the weighted scores and that of the raw ones.
+    """
+    wide = shape.stream_bytes
+    around = [rows_of(item, shape) * (item.inputs_count + item.outputs_count) for item in projections(layer, shape)]
+    scores = 0.0
+    for mixer in layer.mixers:
+        if isinstance(mixer, SoftmaxAttention) and software.attention == "unfused":
+            heads, _ = heads_on_device(mixer, shape)
+            keys = shape.cross_tokens if mixer.cross else shape.sequence_tokens
+            scores = max(scores, 2 * shape.rows * heads * keys)
+    return max(max(around, default=0.0), scores) * wide
+
+
 @formula(id="logits-memory", sources=("megatron-vocab-parallel-loss",))
 def logits_bytes(tokens_count: float, vocab_count: float, logit_bytes: float) -> float:
     """Bytes of logits of `tokens_count` tokens over `vocab_count` entries at `logit_bytes` each.

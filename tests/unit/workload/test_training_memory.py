@@ -6,6 +6,7 @@ import pytest
 
 from ridgeline.specs import LayerRun, Linear, SoftwareProfile, Stack, TrainingPlan, Transformer
 from ridgeline.workload.memory import (
+    gradients_at_work,
     in_flight_frac,
     kept_by_layer,
     layer_parameters,
@@ -154,6 +155,13 @@ def test_interleaved_stages_take_every_pth_piece() -> None:
     held = stages(model(8), 2, 2)
     assert [stage.layers_count for stage in held] == [4, 4]
     assert [(stage.embedding, stage.head) for stage in held] == [(True, False), (False, True)]
+
+
+def test_gradients_at_work() -> None:
+    # fused: around `up` or `down`, H in and 4 H out; unfused: two gradients of all scores
+    assert gradients_at_work(gpt_layer(), shape(), NEW) == 5 * SBH * 2
+    long = shape(query_tokens=8192.0, sequence_tokens=8192.0)
+    assert gradients_at_work(gpt_layer(), long, OLD) == 2 * B * HEADS * 8192**2 * 2
 
 
 def test_logits() -> None:
