@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,9 +10,9 @@ from ridgeline.catalog import Catalog, Fact
 from ridgeline.core import Interval, Note, merge
 from ridgeline.errors import CatalogError
 from ridgeline.scenario.load import Scenario
+from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.search import Infeasible, SearchResult, ServingRow, TrainingRow
 
-SCHEMA_VERSION = 1
 _DAY_S = 86400.0
 _JOULE_PER_KILOWATT_HOUR = 3.6e6
 LEANING = ("assumed", "secondary", "unsourced")
@@ -181,17 +180,6 @@ def find_fact(catalog: Catalog, fact_id: str) -> Fact | None:
         return catalog.fact(fact_id)
     except CatalogError:
         return None
-
-
-def finite(data: Any) -> Any:
-    """`data` with every number that JSON cannot hold replaced by None."""
-    if isinstance(data, float):
-        return data if math.isfinite(data) else None
-    if isinstance(data, Mapping):
-        return {key: finite(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [finite(value) for value in data]
-    return data
 
 
 def _lean(fact: Fact) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 from ridgeline.catalog import Catalog, Fact
 from ridgeline.core import models
 from ridgeline.errors import CatalogError
-from ridgeline.scenario.answer import SCHEMA_VERSION, PlanAnswer, find_fact, finite
+from ridgeline.scenario.answer import PlanAnswer, find_fact
+from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 
 
 def cite(answer: PlanAnswer) -> dict[str, Any]:

@@ -7,11 +7,7 @@ from typing import Any
 
 from ridgeline.catalog import RECORD_KINDS, Catalog
 from ridgeline.errors import ScenarioError, UnknownName
-from ridgeline.intake import load_model
-from ridgeline.scenario.answer import SCHEMA_VERSION, finite
-from ridgeline.scenario.quantities import quantity
-from ridgeline.scenario.schema import KV_PRECISIONS
-from ridgeline.workload.summary import model_summary
+from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 
 # Words that people use for a kind of record.
 _SYNONYMS = {"chip": "devices", "chips": "devices", "device": "devices", "config": "models", "configs": "models"}
@@ -79,6 +75,11 @@ def _is_there(path: Path) -> bool:
 
 
 def _model(catalog: Catalog, ref: str, context: str, kv: str) -> dict[str, Any]:
+    from ridgeline.intake import load_model
+    from ridgeline.scenario.quantities import quantity
+    from ridgeline.scenario.schema import KV_PRECISIONS
+    from ridgeline.workload.summary import model_summary
+
     try:
         tokens = int(quantity("count", "1", "1e9", whole=True)(context))
     except ValueError as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ridgeline.scenario.answer import SCHEMA_VERSION, AnswerRow, PlanAnswer, finite
+from ridgeline.scenario.answer import AnswerRow, PlanAnswer
+from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.search import ServingRow, TrainingRow
 from ridgeline.search.operations import OpLine, serving_operations, training_operations
 
