@@ -14,12 +14,7 @@ from ridgeline.serving.capacity import Capacity, capacity, sequence_cache_bytes
 from ridgeline.serving.job import ServingJob
 from ridgeline.serving.limits import broken_limits, largest_count
 from ridgeline.serving.operating import Point, batch_point, running_point, static_point
-from ridgeline.serving.queueing import (
-    QueueState,
-    deterministic_wait_p95_s,
-    deterministic_wait_s,
-    load_dependent_queue,
-)
+from ridgeline.serving.queueing import QueueState, load_dependent_queue
 from ridgeline.units import show
 
 # Points at which rates are computed between one request and the largest number; between them time is linear.
@@ -194,14 +189,12 @@ def _grid(limit: float) -> list[float]:
 
 
 def _queued(job: ServingJob, room: Capacity, rate: float, state: QueueState) -> ServingEstimate:
-    """Latencies from the state of the queue: steps at the mean and at the 95th percentile of what runs, prompts that
-    wait for each other (M/D/1), and the wait for a place. Deviations of the parts at p95 add as squares."""
+    """Latencies from the state of the queue: steps at the mean and at the 95th percentile of what runs, and the wait
+    for a place. Deviations of the parts at p95 add as squares."""
     usual = running_point(job, max(1.0, state.running_mean))
     busy = running_point(job, max(1.0, state.running_p95))
-    prompts_s = deterministic_wait_s(rate, usual.prompt_s)
-    prompts_p95_s = deterministic_wait_p95_s(rate, usual.prompt_s)
-    ttft_s = state.wait_mean_s + prompts_s + usual.ttft_s
-    spread = (state.wait_p95_s - state.wait_mean_s, prompts_p95_s - prompts_s, busy.ttft_p95_s - usual.ttft_s)
+    ttft_s = state.wait_mean_s + usual.ttft_s
+    spread = (state.wait_p95_s - state.wait_mean_s, busy.ttft_p95_s - usual.ttft_s)
     further = max(0.0, job.load.output_tokens - 1.0)
     whole_s = state.present_mean / rate
     tpot_s = max(0.0, whole_s - ttft_s) / further if further > 0 else 0.0

@@ -19,7 +19,6 @@ class Point:
     `requests_per_s` finish; a request's first token comes `ttft_s` after it was admitted (its share of a step's wait
     included, queueing not), further ones every `tpot_s`, the last at `e2e_s` = running / rate (Little's law).
     `mix` are the kinds of steps with the share of steps that are of the kind; `step_s` is the mean step.
-    `prompt_s` is what one more prompt adds to the engine's work.
     """
 
     running_count: float
@@ -29,7 +28,6 @@ class Point:
     tpot_s: float
     e2e_s: float
     step_s: float
-    prompt_s: float
     mix: tuple[tuple[float, StepTime], ...]
 
     @property
@@ -68,9 +66,10 @@ def running_point(job: ServingJob, running_count: float) -> Point:
     """Continuous batching with `running_count` requests in service, each replaced as it ends.
 
     A request is `pieces` steps of prompt and out - 1 steps of one token. With N in service N / (pieces + out - 1)
-    requests end and N pieces / (pieces + out - 1) pieces of prompts are read in a step. Below one piece a step, some
-    steps carry one and the others none: their times are averaged, not their loads. The micro-batches of a pipeline
-    are such steps each; a slow one does not hold up the others (true where prompts come in bursts; else optimistic).
+    requests end and N pieces / (pieces + out - 1) pieces of prompts are read in a step, a Poisson number: steps without
+    prompts and steps with the mean number of those that have any are averaged, not their loads. The micro-batches of
+    a pipeline are such steps each; a slow one does not hold up the others (true where prompts come in bursts; else
+    optimistic).
     """
     if not job.generates:
         return batch_point(job, running_count)
@@ -92,47 +91,52 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
     piece, pieces = _pieces(job, running_count)
     read = steady_pieces(running_count, pieces, output)
     stages, groups = float(job.plan.pipeline_count), float(job.plan.attention_data_count)
-    share, fullest = fullest_group(read / stages, groups)
+    share, together, fullest = prompts_in_a_step(read / stages, groups)
     loaded = Step(
-        decode_count=max(0.0, running_count - max(read, 1.0)),
+        decode_count=max(0.0, running_count - together * stages),
         context_tokens=job.context_tokens,
-        prompt_count=read / share,
+        prompt_count=together * stages,
         prompt_tokens=piece,
         cached_tokens=(job.prompt_tokens - piece) / 2,
-        finishing_count=read / share / pieces,
+        finishing_count=together * stages / pieces,
         encoder_tokens=job.encoder_tokens,
         fullest_prompt_count=fullest * stages if groups > 1 else 0.0,
     )
     reading = step_time(job, loaded)
-    if share >= 1.0:
-        mix: tuple[tuple[float, StepTime], ...] = ((1.0, reading),)
-        prompt_s = pieces * _marginal_s(job, loaded, reading)
-    else:
-        plain = step_time(
-            job, Step(decode_count=running_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens)
-        )
-        mix = ((1.0 - share, plain), (share, reading))
-        prompt_s = pieces * max(0.0, reading.time_s - plain.time_s)
+    plain = step_time(
+        job, Step(decode_count=running_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens)
+    )
+    mix = ((1.0 - share, plain), (share, reading))
+    prompt_s = pieces * max(0.0, reading.time_s - plain.time_s) / together
     step_s = sum(part * time.time_s for part, time in mix)
     rate = running_count / ((pieces + output - 1.0) * step_s)
-    return _finish(job, running_count, rate, pieces * reading.time_s, step_s, prompt_s, mix)
+    met_s = sum(part * time.time_s**2 for part, time in mix) / step_s if running_count > 1.0 else 0.0
+    # A prompt shares its step with those that arrived while the step before ran.
+    beside = rate * met_s / job.schedulers_count
+    own_s = max(0.0, reading.time_s + (1.0 + beside - together) * prompt_s / pieces)
+    spread_s = math.hypot(0.45 * met_s, 1.645 * math.sqrt(beside) * prompt_s)  # src: uniform-p95, normal-quantiles
+    return _point(job, running_count, rate, _First(pieces * own_s + met_s / 2, spread_s), mix)
 
 
-@formula(id="fullest-group", sources=("rl-derivation", "raab-steger-1998"))
-def fullest_group(pieces: float, groups: float) -> tuple[float, float]:
-    """Share of steps that carry prompts, and prompts in the fullest group of such a step, when `pieces` a step fall on
-    `groups` data-parallel groups that wait for each other in every layer.
+@formula(id="prompts-in-a-step", sources=("rl-derivation", "raab-steger-1998"))
+def prompts_in_a_step(pieces: float, groups: float) -> tuple[float, float, float]:
+    """Share of steps that carry prompts, and in such a step the mean number of pieces and those of the fullest group.
 
-    With f = pieces / groups below one, a step is free of prompts with chance (1 - f)^groups; above, the fullest group
-    holds about f + sqrt(2 f ln(groups)). One group: the pieces themselves.
+    Ends and arrivals are independent, so the number in a step is Poisson with mean `pieces`: a step is free of prompts
+    with chance exp(-pieces), and one that is not holds pieces / (1 - exp(-pieces)) on average. Data-parallel groups
+    wait for each other in every layer: the fullest of G holds at least one, about f + sqrt(2 f ln G) with
+    f = pieces / G when f is above one.
 
-    >>> fullest_group(0.25, 1.0), fullest_group(3.0, 1.0), fullest_group(1.0, 2.0)
-    ((0.25, 1.0), (1.0, 3.0), (0.75, 1.0))
+    >>> share, mean, fullest = prompts_in_a_step(0.5, 1.0)
+    >>> round(share, 3), round(mean, 3), fullest == mean
+    (0.393, 1.271, True)
     """
+    share = -math.expm1(-pieces)
+    mean = pieces / share
+    if groups <= 1.0:
+        return share, mean, mean
     each = pieces / groups
-    if each < 1.0:
-        return 1.0 - (1.0 - each) ** groups, 1.0
-    return 1.0, each + math.sqrt(2.0 * each * math.log(groups))
+    return share, mean, max(1.0, mean / groups, each + math.sqrt(2.0 * each * math.log(groups)) if each > 1.0 else 0.0)
 
 
 def _pieces(job: ServingJob, running_count: float) -> tuple[float, float]:
@@ -140,21 +144,6 @@ def _pieces(job: ServingJob, running_count: float) -> tuple[float, float]:
     room = max(1.0, job.max_batch_tokens - running_count / job.schedulers_count)
     pieces = max(1, math.ceil(job.prompt_tokens / room))
     return job.prompt_tokens / pieces, float(pieces)
-
-
-def _marginal_s(job: ServingJob, loaded: Step, with_s: StepTime) -> float:
-    """What one more prompt adds to a step that carries several."""
-    lighter = Step(
-        decode_count=loaded.decode_count,
-        context_tokens=loaded.context_tokens,
-        prompt_count=loaded.prompt_count / 2,
-        prompt_tokens=loaded.prompt_tokens,
-        cached_tokens=loaded.cached_tokens,
-        finishing_count=loaded.finishing_count / 2,
-        fullest_prompt_count=loaded.fullest_prompt_count / 2,
-        encoder_tokens=loaded.encoder_tokens,
-    )
-    return max(0.0, with_s.time_s - step_time(job, lighter).time_s) / (loaded.prompt_count / 2)
 
 
 def _alternating(job: ServingJob, running_count: float) -> Point:
@@ -177,35 +166,35 @@ def _alternating(job: ServingJob, running_count: float) -> Point:
     rate = running_count / (output * per_token_s)
     reads = each_step / together
     mix = ((1.0 / (1.0 + reads), decoding), (reads / (1.0 + reads), reading))
-    step_s = sum(part * time.time_s for part, time in mix)
-    return _finish(job, running_count, rate, reading.time_s, step_s, prompt_s, mix, wait_s=decoding.time_s)
+    waiting_s = decoding.time_s if running_count > 1.0 else 0.0
+    first = _First(reading.time_s + waiting_s / 2, 0.45 * waiting_s)  # src: uniform-p95
+    return _point(job, running_count, rate, first, mix)
 
 
-def _finish(
-    job: ServingJob,
-    running_count: float,
-    rate: float,
-    first_s: float,
-    step_s: float,
-    prompt_s: float,
-    mix: tuple[tuple[float, StepTime], ...],
-    wait_s: float | None = None,
+@dataclass(frozen=True, slots=True)
+class _First:
+    """Mean time to the first token, from admission, and how far its 95th percentile is above."""
+
+    mean_s: float
+    spread_s: float
+
+
+def _point(
+    job: ServingJob, running_count: float, rate: float, first: _First, mix: tuple[tuple[float, StepTime], ...]
 ) -> Point:
-    """A request that arrives waits for the step under way, half of one on average, then for its own prompt's steps."""
+    """The point with `running_count` in service that ends `rate` requests a second: e2e from Little's law, the time of
+    a further token from what is left after the first."""
     whole_s = running_count / rate
-    waiting_s = 0.0 if running_count <= 1.0 else (step_s if wait_s is None else wait_s)
     further = max(0.0, job.load.output_tokens - 1.0)
-    ttft_s = min(whole_s, first_s + waiting_s / 2)
-    tpot_s = (whole_s - ttft_s) / further if further > 0 else 0.0
+    ttft_s = min(whole_s, first.mean_s)
     return Point(
         running_count=running_count,
         requests_per_s=rate,
         ttft_s=ttft_s,
-        ttft_p95_s=ttft_s + 0.45 * waiting_s,  # src: uniform-p95
-        tpot_s=tpot_s,
+        ttft_p95_s=ttft_s + first.spread_s,
+        tpot_s=(whole_s - ttft_s) / further if further > 0 else 0.0,
         e2e_s=whole_s,
-        step_s=step_s,
-        prompt_s=prompt_s,
+        step_s=sum(share * time.time_s for share, time in mix),
         mix=mix,
     )
 
@@ -231,7 +220,6 @@ def batch_point(job: ServingJob, batch_count: float) -> Point:
         tpot_s=0.0,
         e2e_s=time.time_s,
         step_s=time.time_s,
-        prompt_s=time.time_s / batch_count,
         mix=((1.0, time),),
     )
 
@@ -265,7 +253,6 @@ def static_point(job: ServingJob, batch_count: float) -> Point:
         tpot_s=decode_s,
         e2e_s=whole_s,
         step_s=whole_s / (further + passes),
-        prompt_s=first_s / batch_count,
         mix=mix,
     )
 

@@ -1,4 +1,4 @@
-"""Closed forms of waiting: a server whose rate depends on how many it serves, and a deterministic one."""
+"""Waiting in closed form: a server whose rate depends on how many it serves."""
 
 from __future__ import annotations
 
@@ -95,27 +95,3 @@ def exponential_tail_s(chance: float, decay_per_s: float) -> float:
     if chance <= _TAIL_95 or decay_per_s <= 0:
         return 0.0
     return math.log(chance / _TAIL_95) / decay_per_s
-
-
-@formula(id="deterministic-queue", sources=("pollaczek-khinchine",), valid={"service_s": (0.0, math.inf)})
-def deterministic_wait_s(rate_per_s: float, service_s: float) -> float:
-    """Mean wait of Poisson arrivals for one server with a fixed service time (M/D/1): load * service / (2 (1 - load)).
-
-    Infinite at a load of one and above.
-
-    >>> deterministic_wait_s(0.5, 1.0)
-    0.5
-    """
-    load = rate_per_s * service_s
-    if load >= 1.0:
-        return math.inf
-    return load * service_s / (2.0 * (1.0 - load))
-
-
-def deterministic_wait_p95_s(rate_per_s: float, service_s: float) -> float:
-    """The 95th percentile of the same wait, its tail taken as exponential with the right mean and chance of waiting."""
-    mean_s = deterministic_wait_s(rate_per_s, service_s)
-    load = rate_per_s * service_s
-    if mean_s <= 0 or not math.isfinite(mean_s):
-        return mean_s
-    return exponential_tail_s(load, load / mean_s)

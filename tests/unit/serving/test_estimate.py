@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -13,7 +14,7 @@ from ridgeline.serving import (
     estimate_static_batch,
     step_time,
 )
-from ridgeline.serving.operating import fullest_group, running_point, steady_pieces
+from ridgeline.serving.operating import prompts_in_a_step, running_point, steady_pieces
 from ridgeline.specs import EngineProfile, Load, ServingPlan
 from ridgeline.workload.engine_step import Step
 
@@ -59,11 +60,15 @@ def test_maximum_load_is_the_larger_of_the_limits_and_a_mean_of_two_kinds_of_ste
     job = toy.job(engine=EngineProfile(id="e", max_batch_count=50))
     answer = estimate_max_load(job)
     assert (answer.running_count, answer.binding) == (50, "max batch")
+    # 50 sequences of 100 steps: half a prompt a step, Poisson, so that a share 1 - exp(-1/2) of the steps has some.
+    share = 1 - math.exp(-0.5)
+    held = 0.5 / share
     plain = step_time(job, Step(decode_count=50, context_tokens=1050)).time_s
     loaded = step_time(
-        job, Step(decode_count=49, context_tokens=1050, prompt_count=1, prompt_tokens=1000, finishing_count=1)
+        job,
+        Step(decode_count=50 - held, context_tokens=1050, prompt_count=held, prompt_tokens=1000, finishing_count=held),
     ).time_s
-    mean = 0.5 * plain + 0.5 * loaded  # 50 sequences of 100 steps: half a prompt a step
+    mean = (1 - share) * plain + share * loaded
     assert answer.output_tokens_per_s.best == pytest.approx(50 / mean)
     assert answer.step.value == pytest.approx(mean)
     assert answer.time.value == pytest.approx(mean / 50)
@@ -73,8 +78,8 @@ def test_maximum_load_is_the_larger_of_the_limits_and_a_mean_of_two_kinds_of_ste
 def test_chunks_of_long_prompts(toy):
     job = toy.job(engine=EngineProfile(id="e", max_batch_tokens=300), load=Load(input_tokens=1000, output_tokens=100))
     point = running_point(job, 10.0)
-    # 290 tokens of room: four pieces of 250; ten requests of 103 steps: 40/103 of the steps carry a piece.
-    assert point.mix[1][0] == pytest.approx(40 / 103)
+    # 290 tokens of room: four pieces of 250; ten requests of 103 steps: 40/103 pieces a step.
+    assert point.mix[1][0] == pytest.approx(1 - math.exp(-40 / 103))
     assert point.requests_per_s == pytest.approx(10 / (103 * point.step_s))
 
 
@@ -186,9 +191,12 @@ def test_answer_is_plain_data(toy):
 
 
 def test_attention_groups_wait_for_the_one_that_reads_a_prompt(toy):
-    """Half a piece a step on four groups: 1 - (7/8)^4 of the steps carry one, and one group holds it alone."""
-    share, fullest = fullest_group(0.5, 4.0)
-    assert (share, fullest) == (pytest.approx(1 - (7 / 8) ** 4), 1.0)
+    """Half a piece a step on four groups: exp(-1/2) of the steps are free; in the others one group holds one piece."""
+    share, mean, fullest = prompts_in_a_step(0.5, 4.0)
+    assert share == pytest.approx(1 - math.exp(-0.5))
+    assert share * mean == pytest.approx(0.5)
+    assert fullest == 1.0
+    assert prompts_in_a_step(8.0, 4.0)[2] > 8.0 / 4.0
     model = toy.decoder(toy.Dims(experts=8, active=2, inner=2048))
     plan = ServingPlan(tensor_count=4, expert_count=4, attention_data_count=4)
     point = running_point(toy.job(model, plan=plan), 50.0)

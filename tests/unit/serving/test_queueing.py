@@ -7,12 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.serving.queueing import (
-    deterministic_wait_p95_s,
-    deterministic_wait_s,
-    exponential_tail_s,
-    load_dependent_queue,
-)
+from ridgeline.serving.queueing import exponential_tail_s, load_dependent_queue
 
 
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.9])
@@ -45,13 +40,6 @@ def test_processor_sharing_keeps_littles_law():
     assert q.present_mean == pytest.approx(0.6 / 0.4)
     assert q.wait_mean_s == pytest.approx(0.0, abs=1e-60)
     assert q.running_p95 >= q.running_mean
-
-
-def test_deterministic_wait_is_half_of_the_exponential_one():
-    assert deterministic_wait_s(0.8, 1.0) == pytest.approx(0.5 * 0.8 / 0.2)
-    assert deterministic_wait_s(1.0, 1.0) == math.inf
-    assert deterministic_wait_p95_s(0.8, 1.0) > deterministic_wait_s(0.8, 1.0)
-    assert deterministic_wait_p95_s(0.01, 1.0) == 0.0
 
 
 def test_tail_of_a_rare_wait_is_nothing():
