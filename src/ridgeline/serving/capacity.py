@@ -66,9 +66,14 @@ def capacity(job: ServingJob) -> Capacity:
     count, binding = _running(job, pool, each)
     per_token = _marginal_bytes(job)
     groups = job.plan.attention_data_count
+    pooled = max(0.0, pool) if job.model.main.role == "decoder" else 0.0
     leaves = [
         leaf("weights", weights, "B", model="serving-weight-bytes"),
-        leaf("key-value pool", max(0.0, pool), "B", model="kv-pool", uses=(engine.fact_id("pool_frac"),)),
+        *(
+            [leaf("key-value pool", pooled, "B", model="kv-pool", uses=(engine.fact_id("pool_frac"),))]
+            if pooled
+            else []
+        ),
         leaf("workspace", workspace, "B", model="serving-workspace"),
         leaf("context", engine.context_bytes, "B", uses=(engine.fact_id("context_bytes"),)),
     ]
