@@ -18,7 +18,7 @@ from ridgeline.serving.queueing import QueueState, load_dependent_queue
 from ridgeline.units import show
 
 # Points at which rates are computed between one request and the largest number; between them time is linear.
-_GRID_COUNT = 10  # src: rl-numerics
+_GRID_COUNT = 7  # src: rl-numerics
 _DOUBTFUL_LOAD = 0.85  # src: rl-derivation
 
 
