@@ -16,6 +16,7 @@ from ridgeline.specs.plan import Recompute, Sharding
 LossKernel = Literal["eager", "split", "fused", "in-place", "chunked"]
 StateStyle = Literal["copy", "master-only"]
 TensorOverlap = Literal["none", "backward", "pipelined"]
+NetworkFusion = Literal["none", "norm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,9 @@ class SoftwareProfile:
     logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout.
     `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
 
+    Layered networks: `network_fusion` "norm" does a normalisation and the addition and activation behind it in one kernel;
+    `channels_last`: activations lie as matrix units read them; `fused_optimizer`: one kernel for all parameters.
+
     State: `gradient_precision` of the buffer ("same": the compute precision; "fp32-if-bf16": that, but
     fp32 for bf16), `reduce_precision` on the wire.
     `states`: "copy" keeps 16-bit weights beside the optimizer's fp32 master; "master-only" (FSDP) keeps the fp32
@@ -41,7 +45,7 @@ class SoftwareProfile:
     `data_overlap` reduces gradients behind the last backward pass; `gather_overlap` gathers updated weights behind the
     next forward pass;
     `pipeline_overlap` hides sends of interleaved schedules; `prefetch_layers_count` layers are gathered ahead by
-    full sharding (0: gathered when needed); `context_overlap` hides the exchange of keys and values behind attention.
+    full sharding (0: gathered when needed), in the backward pass only with `prefetch_backward`; `context_overlap` hides the exchange of keys and values behind attention.
     `bucket_bytes` is the size of one gradient bucket.
 
     `expert_launches`: the product of each local expert is a kernel of its own; routing decides its shape, so no graph
@@ -73,6 +77,9 @@ class SoftwareProfile:
     fused_cast: bool = True
     fused_wgrad_accumulation: bool = True
     fused_permute: bool = True
+    network_fusion: NetworkFusion = "none"
+    channels_last: bool = True
+    fused_optimizer: bool = True
     loss: LossKernel = "fused"
     dropout: bool = False
     gradient_precision: str = "fp32"
@@ -91,6 +98,7 @@ class SoftwareProfile:
     gather_overlap: bool = False
     pipeline_overlap: bool = False
     prefetch_layers_count: int = 1
+    prefetch_backward: bool = True
     context_overlap: bool = True
     deduplicated_dispatch: bool = False
     expert_launches: bool = True

@@ -15,6 +15,7 @@ from ridgeline.workload.ops import (
     AttentionDecode,
     AttentionPrefill,
     Collective,
+    Convolve,
     Gemm,
     GroupedGemm,
     Op,
@@ -154,6 +155,8 @@ def kind_of_work(op: Op) -> str:
             if op.name.startswith(prefix):
                 return work
         return "other exchange"
+    if isinstance(op, Convolve):
+        return "convolutions"
     if isinstance(op, Gemm):
         return "matrix products"
     if isinstance(op, GroupedGemm):

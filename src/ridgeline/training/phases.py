@@ -126,13 +126,13 @@ def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backwar
     products_s = total_s(works, *_PRODUCTS)
     _add_conditions(works, products_s, plan, clock)
     shared_s = 0.0
-    late_s = total_s(works, "tensor exchange late")
+    window_s = products_s / 2  # gathers run with one half of the products, scatters with the other
     if software.tensor_overlap == "pipelined":
-        shared_s += hide(works, "tensor exchange", pipelined_exposed_s, products_s, plan.tensor_count)
-        pieces = plan.tensor_count if not backward else max(1.0, 2 * plan.tensor_count)
-        shared_s += hide(works, "tensor exchange late", pipelined_exposed_s, products_s, pieces)
-    elif software.tensor_overlap == "backward" and backward and late_s > 0:
-        shared_s += hide(works, "tensor exchange late", lambda c, g, n: max(0.0, c - g), products_s / 2, 1.0)
+        shared_s += hide(works, "tensor exchange", pipelined_exposed_s, window_s, plan.tensor_count)
+    if backward and software.tensor_overlap != "none":
+        shared_s += hide(works, "tensor exchange late", _whole, window_s, 1.0)
+    elif software.tensor_overlap == "pipelined":
+        shared_s += hide(works, "tensor exchange late", pipelined_exposed_s, window_s, plan.tensor_count)
     if software.context_overlap:
         attention_s = total_s(works, "attention")
         shared_s += hide(works, "context exchange", pipelined_exposed_s, attention_s, plan.context_count)
@@ -142,6 +142,11 @@ def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backwar
         )
     _add_launches(works, [item for item in ops if _routed(item)], times, clock)
     return works
+
+
+def _whole(exchange_s: float, window_s: float, pieces_count: float) -> float:
+    """What is left of an exchange that runs beside work of `window_s` in one piece."""
+    return max(0.0, exchange_s - window_s)
 
 
 def _add_conditions(works: Works, products_s: float, plan: TrainingPlan, clock: Clock) -> None:
@@ -202,20 +207,24 @@ def _add_full_sharding(
 ) -> None:
     """Gathers of weights before each pass of each layer, and the scatter of its gradient, behind the neighbours."""
     gather, scatter = sharding_exchanges(share.layer, shape, plan, clock)
-    ahead = clock.software.prefetch_layers_count
-    for works, ops, compute_s in (
-        (whole.forward, gather, one.forward_s),
-        (whole.backward, (*gather, *scatter), one.backward_s),
+    software, count = clock.software, share.count
+    ahead = software.prefetch_layers_count
+    gather_s, scatter_s = total_s(clock.works(gather)), total_s(clock.works(scatter))
+    forward_s = layerwise_exposed_s(gather_s, one.forward_s, count, ahead)
+    if software.prefetch_backward:
+        backward_s = layerwise_exposed_s(gather_s + scatter_s, one.backward_s, count, ahead)
+    else:  # a layer's weights are asked for when its gradient is due; the scatter runs behind the next layer
+        backward_s = gather_s * count + layerwise_exposed_s(scatter_s, one.backward_s, count, 1)
+    for works, ops, exposed_s in (
+        (whole.forward, gather, forward_s),
+        (whole.backward, (*gather, *scatter), backward_s),
     ):
-        each_s = total_s(clock.works(ops))
-        for work in clock.works(ops, share.count).values():
+        for work in clock.works(ops, count).values():
             add(works, work)
-        hidden_s = each_s * share.count - layerwise_exposed_s(each_s, compute_s, share.count, ahead)
-        if hidden_s > 0:
-            doubt_s = works["sharding exchange"].doubt_s * hidden_s / (each_s * share.count)
-            add(works, Work("sharding exchange hidden", -hidden_s, -doubt_s, 0.0, "layerwise-overlap", ()))
-            slowed_s = hidden_s * clock.software.overlap_slowdown_frac
-            _extra(works, "slowed by exchange", slowed_s, clock.software, "overlap_slowdown_frac")
+        hidden_s = hide(works, "sharding exchange", lambda c, w, n: w, exposed_s, 1.0)
+        _extra(
+            works, "slowed by exchange", hidden_s * software.overlap_slowdown_frac, software, "overlap_slowdown_frac"
+        )
 
 
 def sharding_exchanges(
