@@ -105,7 +105,7 @@ def ranged_short(item: ServingRow) -> str:
 
 
 def _machine(item: TrainingRow | ServingRow) -> str:
-    used = f" ({item.used_count:,} used)" if item.used_count != item.devices_count else ""
+    used = f"\n({item.used_count:,} used)" if item.used_count != item.devices_count else ""
     return f"{item.system.id} x {item.devices_count:,}{used}"
 
 

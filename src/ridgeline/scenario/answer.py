@@ -70,7 +70,10 @@ class AnswerRow:
     def notes(self) -> tuple[Note, ...]:
         """All remarks on the row."""
         found = self.found
-        return merge(found.estimate.notes, found.power.notes, found.facility.notes, found.cost.notes)
+        idle = found.devices_count - found.used_count
+        text = f"{idle:,} of {found.devices_count:,} devices stand idle: no layout divides all of them"
+        own = [Note("hint", text)] if idle and isinstance(found, TrainingRow) else []
+        return merge(own, found.estimate.notes, found.power.notes, found.facility.notes, found.cost.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain data."""

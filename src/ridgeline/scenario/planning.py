@@ -28,6 +28,7 @@ from ridgeline.specs import Load
 
 Found = TypeVar("Found")
 
+_NOT_IN_DAYS = "days are those of steps alone: failures, restarts, checkpoints and evaluation come on top"
 _POWER_SHARES = (
     "base_frac",
     "compute_share_frac",
@@ -49,6 +50,7 @@ def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
     machines = [machine for item in scenario.candidates for machine in _machines(item, scenario, notes)]
     result: SearchResult[Any]
     if scenario.kind == "train":
+        notes.append(Note("not-modelled", _NOT_IN_DAYS))
         result = rank_training(training_request(scenario), machines, terms, progress)
     else:
         result = rank_serving(serving_request(scenario), machines, terms, progress)

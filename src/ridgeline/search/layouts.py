@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ridgeline.core import Breakdown
 from ridgeline.errors import MissingFact
 from ridgeline.specs import Calibration, TrainingPlan
 from ridgeline.training import LayoutRequest, candidates, check_plan, least_recompute
@@ -12,8 +13,8 @@ from ridgeline.training.clock import clock_for
 from ridgeline.training.step import time_step
 
 MEMORY, MISSING, SLOW = "memory", "missing fact", "slower by a lower bound"
-# Work of a micro-batch is the same in every pipeline up to how even the stages are; a bound allows for that.
-_EVEN_FRAC = 0.9  # src: rl-numerics
+# Layouts whose bound is above this share of the best time so far are not timed: near ones stay, for energy's sake.
+_NEAR_FRAC = 0.95  # src: rl-numerics
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def fastest_layouts(request: LayoutRequest, calibration: Calibration) -> Layouts
     Layouts with the same tensor, context and expert degrees, micro-batch and sharding do the same work in all; one
     with p stages, v virtual ones and m micro-batches takes (p - 1)/(v m) longer than that. So once one of a group is
     timed, another whose bubble alone makes it slower than the best layout so far is not timed (nor is its memory
-    asked). A tenth is left for stages that are not even.
+    asked); what is done again counts nothing. Layouts within a twentieth of the best are timed all the same.
     """
     rejected: dict[str, int] = {}
     dividing: list[TrainingPlan] = []
@@ -66,7 +67,7 @@ def fastest_layouts(request: LayoutRequest, calibration: Calibration) -> Layouts
     missing = ""
     for plan in _least_bubble_first(dividing):
         group = _group(plan)
-        if group in work_s and _EVEN_FRAC * work_s[group] * (1.0 + bubble_ratio(plan)) > best_s:
+        if group in work_s and _NEAR_FRAC * work_s[group] * (1.0 + bubble_ratio(plan)) > best_s:
             rejected[SLOW] = rejected.get(SLOW, 0) + 1
             continue
         fitted = least_recompute(request.model, request.system, request.software, plan, request.pins)
@@ -81,10 +82,21 @@ def fastest_layouts(request: LayoutRequest, calibration: Calibration) -> Layouts
             continue
         timed.append(TimedLayout(fitted, tree.value))
         best_s = min(best_s, tree.value)
-        once_s = tree.value_of("forward") + tree.value_of("backward")
-        work_s[group] = min(once_s, work_s.get(group, once_s))
+        even_s = _even_work_s(fitted, tree)
+        work_s[group] = min(even_s, work_s.get(group, even_s))
     timed.sort(key=lambda item: (item.step_s, item.plan.label()))
     return Layouts(tuple(timed), rejected, len(dividing), missing)
+
+
+def _even_work_s(plan: TrainingPlan, tree: Breakdown) -> float:
+    """Work of a step on one device if all stages were even and nothing was done again.
+
+    The tree has the work of the slowest stage, and in its bubble that of all others for one micro-batch.
+    """
+    once_s = tree.value_of("forward") + tree.value_of("backward")
+    slowest_s = once_s + tree.value_of("recompute")
+    others_s = plan.interleave_count * plan.micro_batches_count * tree.value_of("pipeline bubble")
+    return once_s / slowest_s * (slowest_s + others_s) / plan.pipeline_count
 
 
 def bubble_ratio(plan: TrainingPlan) -> float:

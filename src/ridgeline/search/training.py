@@ -32,6 +32,7 @@ from ridgeline.training import (
     peak_memory,
 )
 from ridgeline.units import show
+from ridgeline.workload.stages import divides
 
 _NEAR_COUNT = 8  # src: rl-numerics
 _SMALLER_SIZES_COUNT = 6  # src: rl-numerics
@@ -146,7 +147,7 @@ def _try_sizes(request: TrainingRequest, machine: Machine) -> _Tried:
     found = 0
     best = whole
     for used in range((machine.devices_count - 1) // node * node, machine.devices_count // 2, -node):
-        if machine.system.sizes_count and used not in machine.system.sizes_count:
+        if not _may_divide(request, machine, used):
             continue
         tried = _try_layouts(request, machine, used)
         best = _joined(best, tried)
@@ -154,6 +155,24 @@ def _try_sizes(request: TrainingRequest, machine: Machine) -> _Tried:
         if found == _SMALLER_SIZES_COUNT:
             break
     return best
+
+
+def _may_divide(request: TrainingRequest, machine: Machine, used_count: int) -> bool:
+    """Whether some degrees multiply to `used_count` devices and leave a data degree that divides the batch.
+
+    A quick look before all combinations of a size are made.
+    """
+    if machine.system.sizes_count and used_count not in machine.system.sizes_count:
+        return False
+    layers_count = request.model.layers_count
+    depths = [depth for depth in range(1, layers_count + 1) if divides(layers_count, depth)]
+    # tensor and context degrees are powers of two: their product may be any of these
+    powers = [2**power for power in range(used_count.bit_length())]
+    return any(
+        used_count % (depth * cut) == 0 and request.global_batch_count % (used_count // (depth * cut)) == 0
+        for depth in depths
+        for cut in powers
+    )
 
 
 def layout_request(request: TrainingRequest, machine: Machine, used_count: int) -> LayoutRequest:
