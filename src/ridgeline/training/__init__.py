@@ -4,7 +4,7 @@ from ridgeline.training.check import Problem, check_plan
 from ridgeline.training.complete import PlanDraft, Setting, complete_plan
 from ridgeline.training.job import TrainingEstimate, TrainingJob
 from ridgeline.training.layouts import LayoutRequest, candidates, layouts, least_recompute
-from ridgeline.training.memory import peak_memory, stage_memory
+from ridgeline.training.memory import peak_bytes, peak_memory, stage_memory
 from ridgeline.training.step import estimate_step
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "estimate_step",
     "layouts",
     "least_recompute",
+    "peak_bytes",
     "peak_memory",
     "stage_memory",
 ]

@@ -11,7 +11,7 @@ from ridgeline.specs import Calibration, SoftwareProfile, System, TrainingPlan, 
 from ridgeline.specs.plan import Recompute, Sharding
 from ridgeline.training.job import TrainingJob
 from ridgeline.training.layouts import least_recompute
-from ridgeline.training.memory import peak_memory
+from ridgeline.training.memory import peak_bytes
 from ridgeline.training.step import estimate_step
 from ridgeline.workload.stages import divides
 
@@ -130,7 +130,7 @@ def _smallest(draft: PlanDraft, base: TrainingPlan, setting: Setting) -> Trainin
     for tensor, pipeline in _growing(draft, base, setting):
         last = _shaped(base, draft, setting, tensor, pipeline)
         tried = replace(last, recompute=draft.recompute or "full", global_batch_count=last.data_count)
-        if peak_memory(setting.model, tried, setting.software).value <= available:
+        if peak_bytes(setting.model, tried, setting.software) <= available:
             return last
     if last is None:
         raise BadPlan(f"no degrees divide {draft.devices_count} devices")
@@ -172,7 +172,7 @@ def _largest_micro_batch(draft: PlanDraft, plan: TrainingPlan, setting: Setting)
     available = setting.system.chip.memory_bytes()
     for micro in sorted((count for count in range(1, local + 1) if local % count == 0), reverse=True):
         tried = replace(plan, micro_batch_count=micro, recompute=recompute)
-        if peak_memory(setting.model, tried, setting.software).value <= available:
+        if peak_bytes(setting.model, tried, setting.software) <= available:
             return micro
     return 1
 

@@ -10,7 +10,7 @@ from itertools import product
 from ridgeline.core import FrozenMap
 from ridgeline.specs import SoftwareProfile, System, TrainingPlan, Transformer
 from ridgeline.training.check import check_plan
-from ridgeline.training.memory import peak_memory
+from ridgeline.training.memory import peak_bytes
 
 MEMORY = "memory"
 _CONTEXT_TOKENS = 4096  # src: megatron-core-changelog (context parallelism is for sequences of 8k tokens and more)
@@ -107,7 +107,7 @@ def least_recompute(
     available = system.chip.memory_bytes()
     for recompute, share in _recompute_options(plan, software, pins):
         tried = replace(plan, recompute=recompute, recompute_layers_frac=share)  # type: ignore[arg-type]
-        if peak_memory(model, tried, software).value <= available:
+        if peak_bytes(model, tried, software) <= available:
             return tried
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ridgeline.core import Breakdown, leaf, total
+from ridgeline.errors import BadPlan
 from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.workload.memory import (
     LOGIT_BYTES,
@@ -31,20 +32,30 @@ class _Part(NamedTuple):
     field: str = ""
 
 
-@remembered()
 def peak_memory(model: Transformer, plan: TrainingPlan, software: SoftwareProfile) -> Breakdown:
     """Memory of one device of the fullest pipeline stage [bytes], by part."""
+    _, stage, parts = _fullest(model, plan, software)
+    return _tree(stage, parts, software)
+
+
+def peak_bytes(model: Transformer, plan: TrainingPlan, software: SoftwareProfile) -> float:
+    """As `peak_memory`, the total alone."""
+    return _fullest(model, plan, software)[0]
+
+
+@remembered()
+def _fullest(model: Transformer, plan: TrainingPlan, software: SoftwareProfile) -> tuple[float, Stage, list[_Part]]:
     best: tuple[float, Stage, list[_Part]] | None = None
     for stage in stages_of(model, plan):
         if stage.like < stage.index:  # holds the same as an earlier one, with fewer micro-batches in flight
             continue
         parts = _parts(model, stage, plan, software)
-        whole = sum(part.bytes for part in parts)
+        whole = sum([part.bytes for part in parts])
         if best is None or whole > best[0]:
             best = (whole, stage, parts)
     if best is None:
-        return total("memory", "B", [])
-    return _tree(best[1], best[2], software)
+        raise BadPlan(f"{plan.label()}: a pipeline without stages")
+    return best
 
 
 def stage_memory(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> Breakdown:

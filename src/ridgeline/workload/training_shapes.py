@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ridgeline.specs import BITS_PER_ELEMENT, Layer, Linear, RankGroup, SoftmaxAttention, TrainingPlan
 from ridgeline.workload.placement import column_frac
@@ -99,6 +100,7 @@ def expert_tensor_count(plan: TrainingPlan) -> int:
     return 1 if plan.expert_count > 1 else plan.tensor_count
 
 
+@lru_cache(maxsize=8192)  # src: rl-numerics
 def layer_shape(
     plan: TrainingPlan, tokens: float | None = None, cross_tokens: float = 0.0, domain_count: int = 1
 ) -> LayerShape:
