@@ -78,7 +78,7 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
         f"{what} tok/s (80 %)" if generates else "requests/s (80 %)",
         f"USD/M tok {what}",
         "J/tok",
-        "memory",
+        "weights",
         left=(1, 2),
         flexible=(2,),
     )
@@ -94,7 +94,7 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
             ranged(estimate.output_tokens_per_s if generates else estimate.requests_per_s),
             ranged_short(item),
             significant(item.j_per_token.best),
-            f"{estimate.memory.value / 1e9:.0f} GB",
+            f"{estimate.memory.value_of('weights') / 1e9:.3g}/{estimate.memory_available_bytes / 1e9:.0f} GB",
         )
     return lines
 

@@ -230,7 +230,7 @@ def _broken(row: ServingRow, terms: Terms) -> list[tuple[str, str]]:
 def _nothing(machine: Machine, tried: _Tried) -> Infeasible:
     reasons = []
     if tried.broken:
-        nearest = min(tried.broken, key=lambda item: (len(item.reasons), item.e2e_p95_s, item.plan.label()))
+        nearest = min(tried.broken, key=lambda item: (len(item.reasons), item.utilisation_frac, item.e2e_p95_s))
         reasons.append(f"nearest layout {nearest.plan.label()}: {'; '.join(nearest.reasons)}")
     elif tried.memory:
         reasons.append(tried.memory)

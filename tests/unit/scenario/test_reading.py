@@ -76,7 +76,7 @@ def test_files_that_are_no_scenario(tmp_path: Path) -> None:
     for path, told in cases.items():
         with pytest.raises(ScenarioError, match=told):
             read_mapping(path)
-    with pytest.raises(ScenarioError, match="no such file|not a file name"):
+    with pytest.raises(ScenarioError, match=r"no such file|not a file name"):
         read_mapping("a\0b")
 
 
