@@ -17,8 +17,12 @@ from ridgeline.core import model
 Number = Any
 """A float or a numpy array; every kernel broadcasts."""
 
+# Largest group and largest single domain that any catalogue machine has.
+_RANKS = {"ranks_count": (1, 65536)}  # src: ridgeline-collective-laws
+_DOMAIN = (1, 1024)  # src: ridgeline-collective-laws
 
-@model(id="ring-all-reduce", sources=("patarasuk-2009", "thakur-2005"), valid={"ranks_count": (1, 65536)})
+
+@model(id="ring-all-reduce", sources=("patarasuk-2009", "thakur-2005"), valid=_RANKS)
 def ring_all_reduce_s(
     message_bytes: Number, ranks_count: Number, oneway_bytes_per_s: Number, hop_latency_s: Number
 ) -> Number:
@@ -38,7 +42,7 @@ def ring_all_reduce_s(
     return steps_count * hop_latency_s + steps_count / ranks_count * message_bytes / oneway_bytes_per_s
 
 
-@model(id="ring-gather", sources=("thakur-2005",), valid={"ranks_count": (1, 65536)})
+@model(id="ring-gather", sources=("thakur-2005",), valid=_RANKS)
 def ring_gather_s(
     message_bytes: Number, ranks_count: Number, oneway_bytes_per_s: Number, hop_latency_s: Number
 ) -> Number:
@@ -57,7 +61,7 @@ def ring_gather_s(
     return steps_count * hop_latency_s + steps_count / ranks_count * message_bytes / oneway_bytes_per_s
 
 
-@model(id="direct-gather", sources=("thakur-2005",), valid={"ranks_count": (1, 65536)})
+@model(id="direct-gather", sources=("thakur-2005",), valid=_RANKS)
 def direct_gather_s(
     message_bytes: Number, ranks_count: Number, oneway_bytes_per_s: Number, hop_latency_s: Number
 ) -> Number:
@@ -72,7 +76,7 @@ def direct_gather_s(
     return _present(ranks_count) * hop_latency_s + others_frac * message_bytes / oneway_bytes_per_s
 
 
-@model(id="tree-all-reduce", sources=("thakur-2005", "nccl-double-tree"), valid={"ranks_count": (1, 65536)})
+@model(id="tree-all-reduce", sources=("thakur-2005", "nccl-double-tree"), valid=_RANKS)
 def tree_all_reduce_s(
     message_bytes: Number, depth_count: Number, busiest_frac: Number, oneway_bytes_per_s: Number, hop_latency_s: Number
 ) -> Number:
@@ -103,7 +107,7 @@ def tree_busiest_frac(ranks_count: float) -> float:
     return min(2.0, max(0.0, ranks_count - 1.0))
 
 
-@model(id="in-switch-all-reduce", sources=("nvidia-nvls", "nccl-tests-performance"), valid={"ranks_count": (1, 1024)})
+@model(id="in-switch-all-reduce", sources=("nvidia-nvls", "nccl-tests-performance"), valid={"ranks_count": _DOMAIN})
 def in_switch_all_reduce_s(
     message_bytes: Number, ranks_count: Number, oneway_bytes_per_s: Number, hop_latency_s: Number
 ) -> Number:
@@ -122,7 +126,7 @@ def in_switch_all_reduce_s(
     return _present(ranks_count) * (2 * hop_latency_s + sent_frac * message_bytes / oneway_bytes_per_s)
 
 
-@model(id="hierarchical-all-reduce", sources=("thakur-2005",), valid={"inner_count": (1, 1024)})
+@model(id="hierarchical-all-reduce", sources=("thakur-2005",), valid={"inner_count": _DOMAIN})
 def hierarchical_all_reduce_s(
     message_bytes: Number,
     inner_count: Number,
@@ -148,7 +152,7 @@ def hierarchical_all_reduce_s(
     return inside_s + ring_all_reduce_s(share_bytes, outer_count, outer_oneway_bytes_per_s, outer_hop_latency_s)
 
 
-@model(id="all-to-all", sources=("thakur-2005",), valid={"ranks_count": (1, 65536)})
+@model(id="all-to-all", sources=("thakur-2005",), valid=_RANKS)
 def all_to_all_s(
     message_bytes: Number, ranks_count: Number, oneway_bytes_per_s: Number, hop_latency_s: Number
 ) -> Number:
@@ -173,7 +177,7 @@ def send_s(message_bytes: Number, oneway_bytes_per_s: Number, hop_latency_s: Num
     return hop_latency_s + message_bytes / oneway_bytes_per_s
 
 
-@model(id="torus-axis-gather", sources=("jax-scaling-book",), valid={"axis_count": (1, 1024)})
+@model(id="torus-gather", sources=("scaling-book",), valid=_RANKS)
 def torus_gather_s(
     message_bytes: Number, ranks_count: Number, links_count: Number, link_oneway_bytes_per_s: Number, path_s: Number
 ) -> Number:
@@ -192,7 +196,7 @@ def torus_gather_s(
     return path_s + (ranks_count - 1) / ranks_count * message_bytes / usable_bytes_per_s
 
 
-@model(id="torus-axis-shuffle", sources=("jax-scaling-book",), valid={"axis_count": (1, 1024)})
+@model(id="torus-axis-shuffle", sources=("scaling-book",), valid={"axis_count": _DOMAIN})
 def torus_axis_shuffle_s(
     message_bytes: Number, axis_count: Number, wrap_count: Number, link_oneway_bytes_per_s: Number
 ) -> Number:
@@ -206,11 +210,11 @@ def torus_axis_shuffle_s(
     >>> torus_axis_shuffle_s(1e9, 16, 1, 50e9)
     0.04
     """
-    across_bytes = _present(axis_count) * message_bytes * axis_count * 0.25  # src: half-of-half-crosses-the-cut
+    across_bytes = _present(axis_count) * message_bytes * axis_count * 0.25  # src: scaling-book
     return across_bytes / ((1 + wrap_count) * link_oneway_bytes_per_s)
 
 
-@model(id="mesh-oneway", sources=("amd-xgmi-mesh",))
+@model(id="mesh-oneway", sources=("stas00-network",))
 def mesh_oneway_bytes_per_s(oneway_bytes_per_s: Number, peers_in_group_count: Number, peers_count: Number) -> Number:
     """What a device of a directly linked mesh can send to the members of its group [B/s].
 
@@ -222,7 +226,7 @@ def mesh_oneway_bytes_per_s(oneway_bytes_per_s: Number, peers_in_group_count: Nu
     return oneway_bytes_per_s * peers_in_group_count / peers_count
 
 
-@model(id="bridge-shuffle", sources=("pcie-tree",))
+@model(id="bridge-shuffle", sources=("ridgeline-collective-laws",))
 def bridge_shuffle_s(
     message_bytes: Number, ranks_count: Number, behind_count: Number, bridge_oneway_bytes_per_s: Number
 ) -> Number:
@@ -240,7 +244,7 @@ def bridge_shuffle_s(
     return behind_count * (ranks_count - behind_count) / ranks_count * message_bytes / bridge_oneway_bytes_per_s
 
 
-@model(id="saturating-transfer", sources=("hockney-1994", "rl-collectives-fit"))
+@model(id="saturating-transfer", sources=("hockney-1994", "ridgeline-collective-laws"))
 def saturating_transfer_s(sent_bytes: Number, oneway_bytes_per_s: Number, half_bytes: Number, power: Number) -> Number:
     """Time on the wire of `sent_bytes` when large messages come closer to the full rate than small ones.
 
@@ -255,7 +259,7 @@ def saturating_transfer_s(sent_bytes: Number, oneway_bytes_per_s: Number, half_b
     return sent_bytes / oneway_bytes_per_s * (1 + (half_bytes / sent_bytes) ** power)
 
 
-@model(id="protocol-switch", sources=("nccl-tuning", "rl-collectives-fit"))
+@model(id="protocol-switch", sources=("nccl-tuner", "ridgeline-collective-laws"))
 def protocol_switch_s(low_latency_s: Number, high_bandwidth_s: Number, sharpness: Number) -> Number:
     """Time of the better of two protocols, smoothly: a library switches from one to the other near their crossing.
 
@@ -270,7 +274,7 @@ def protocol_switch_s(low_latency_s: Number, high_bandwidth_s: Number, sharpness
     return low_latency_s / (1 + ratio**sharpness) ** (1 / sharpness)
 
 
-@model(id="slowest-tier", sources=("rl-collectives-fit",))
+@model(id="slowest-tier", sources=("ridgeline-collective-laws",))
 def slowest_tier_s(first_s: Number, second_s: Number, sharpness: Number) -> Number:
     """Time of two pipelined stages, smoothly: t = (a^k + b^k)^(1/k), the longer one for a large `sharpness` k.
 

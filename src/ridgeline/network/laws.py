@@ -5,8 +5,10 @@ A law holds, for one family of links and one kind of collective:
     low_base_s, low_hop_s, low_frac       the low-latency protocol: start, each further step, share of the link's rate
     high_base_s, high_hop_s, high_frac    the high-bandwidth protocol
     half_bytes, half_power                sent bytes at which it runs at half rate, and how suddenly
-    local_frac                            copies inside the device, in shares of a rank's part of the message
-    switch_base_s, switch_frac            reduction in the switch (all-reduce only, where the level has it)
+    local_frac                            traffic that does not shrink with more ranks, in shares of a rank's part of
+                                          the message: copies inside the device (negative where pairs are spared some)
+    switch_base_s, switch_frac            reduction in the switch (all-reduce only, where the level has it), whose rate
+    switch_power                          falls with this power of the number of ranks
     sharpness                             how sudden the change of protocol is
 
 Laws are looked up in the calibration as "collective.<link>.<kind>", then "collective.<family>.<kind>"; where neither is
@@ -54,32 +56,43 @@ def law_for(level: NetworkLevel, kind: str, calibration: Calibration) -> Law:
     return published_law(level, kind)
 
 
+def peer_law(level: NetworkLevel, calibration: Calibration, engine: str = "any") -> Law | None:
+    """The law of an engine's all-reduce kernels over peer memory on the links of `level`, where one was measured.
+
+    Its low protocol is the one-shot kernel, its high protocol the two-shot kernel. An engine that was not measured
+    gets the pooled law of all engines.
+    """
+    key = f"collective.{level.link}.peer_all_reduce"
+    return calibration.laws.get(f"{key}.{engine}") or calibration.laws.get(key)
+
+
 def published_law(level: NetworkLevel, kind: str) -> Law:
     """NCCL's planning constants on the level's datasheet latency: what holds where nothing was measured.
 
-    The low-latency protocol reaches half of the link and starts in 6.6 us, the high-bandwidth one starts in 8.4 us and
-    takes 5.6 times the latency per step; 80 % of the link's rate is what it plans with on NVLink.
+    `latency_s` of a level is one step of the low-latency protocol; the high-bandwidth one takes 5.6 times as long for a
+    step. They start in 6.6 and 8.4 us and reach half of, and all of, 80 % of the rate (the plan on NVLink).
     """
     return Law(
         kind=f"collective.{kind}",
         level="published",
         parameters=FrozenMap(
             {
-                "low_base_s": 6.6e-6,  # src: nccl-tuning
+                "low_base_s": 6.6e-6,  # src: nccl-tuner
                 "low_hop_s": level.latency_s,
-                "low_frac": 0.4,  # src: nccl-tuning
-                "high_base_s": 8.4e-6,  # src: nccl-tuning
-                "high_hop_s": 5.6 * level.latency_s,  # src: nccl-tuning
-                "high_frac": 0.8,  # src: nccl-tuning
+                "low_frac": 0.4,  # src: nccl-tuner
+                "high_base_s": 8.4e-6,  # src: nccl-tuner
+                "high_hop_s": 5.6 * level.latency_s,  # src: nccl-tuner
+                "high_frac": 0.8,  # src: nccl-tuner
                 "half_bytes": 0.0,
                 "half_power": 1.0,
                 "local_frac": 0.0,
-                "switch_base_s": 25e-6,  # src: nccl-tuning
-                "switch_frac": 0.65,  # src: nccl-nvls-busbw
-                "sharpness": 8.0,  # src: rl-collectives-fit
+                "switch_base_s": 25e-6,  # src: nccl-tuner
+                "switch_frac": 0.65,  # src: stas00-network
+                "switch_power": 0.0,
+                "sharpness": 8.0,  # src: ridgeline-collective-laws
             }
         ),
-        ape_p50_frac=0.25,  # src: rl-collectives-left-out
-        ape_p90_frac=0.7,  # src: rl-collectives-left-out
-        fact="nccl-tuning",
+        ape_p50_frac=0.25,  # src: ridgeline-collective-laws
+        ape_p90_frac=0.7,  # src: ridgeline-collective-laws
+        fact="nccl-tuner",
     )

@@ -143,7 +143,7 @@ def _torus_tier(level: NetworkLevel, group: RankGroup, fan: float, inner: int, o
             wraps = used == length or _closes(level.kind, used)
             links += 2.0 if wraps and used > 2 else 1.0
             hops += used // 2 if wraps else used - 1
-            slowest_shuffle = max(slowest_shuffle, used / (2 if wraps else 1) / 4)  # src: half-of-half-crosses-the-cut
+            slowest_shuffle = max(slowest_shuffle, used / (2 if wraps else 1) / 4)  # src: scaling-book
     others = (group.size_count - 1) / group.size_count
     return Tier(
         level=level,
@@ -193,4 +193,4 @@ def _compact(axes: Sequence[int], count: int) -> list[int]:
 
 def _closes(kind: str, used: int) -> bool:
     """Whether a part of an axis closes into a ring: optical switches join any multiple of 4 of a 3-d torus."""
-    return kind == "torus3d" and used % 4 == 0  # src: google-tpu-v4-ocs
+    return kind == "torus3d" and used % 4 == 0  # src: google-tpu-v4
