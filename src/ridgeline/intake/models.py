@@ -13,7 +13,7 @@ from ridgeline.core import FrozenMap
 from ridgeline.errors import BadModelFile, nearest_names
 from ridgeline.intake.families import BUILDERS
 from ridgeline.intake.quantization import scheme_of
-from ridgeline.intake.reader import Config
+from ridgeline.intake.reader import Config, shown
 from ridgeline.intake.shell import Shell
 from ridgeline.intake.stored import with_precisions
 from ridgeline.specs import Transformer
@@ -52,9 +52,9 @@ def family_of(config: Config) -> str:
             "model_type", f"missing; it names the family, one of the {len(BUILDERS)} known (llama, bert, vit...)"
         )
     if not isinstance(family, str) or family not in BUILDERS:
-        near = nearest_names(str(family), BUILDERS, _NEAREST)
+        near = nearest_names(str(family)[:80], BUILDERS, _NEAREST)
         hint = f"; nearest: {', '.join(near)}" if near else ""
-        config.fail("model_type", f"unknown family {family!r}{hint}")
+        config.fail("model_type", f"unknown family {shown(family)}{hint}")
     return family
 
 
@@ -137,9 +137,11 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise BadModelFile(f"{path}: broken JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
-    except UnicodeDecodeError:
-        raise BadModelFile(f"{path}: not text, expected a JSON file (config.json)") from None
     except RecursionError:
         raise BadModelFile(f"{path}: broken JSON: nested too deeply") from None
+    except UnicodeDecodeError:
+        raise BadModelFile(f"{path}: not text, expected a JSON file (config.json)") from None
+    except ValueError as error:
+        raise BadModelFile(f"{path}: broken JSON: {error}") from None
     except OSError as error:
         raise BadModelFile(f"{path}: cannot be read: {error.strerror}") from None

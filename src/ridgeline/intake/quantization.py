@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ridgeline.intake.modules import HEAD_PATHS, paths_of, prefixes_of
-from ridgeline.intake.reader import Config
+from ridgeline.intake.reader import Config, shown
 from ridgeline.specs import Linear
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -124,11 +124,8 @@ def scheme_of(config: Config) -> Scheme | None:
         return None
     section = holder.section("quantization_config")
     wide = _wide(config)
-    method = section.get("quant_method")
-    if method is None:
-        method = "modelopt" if section.has("quant_algo") else section.missing("quant_method")
-    if method not in _METHODS:
-        section.fail("quant_method", f"got {method!r}, expected {' or '.join(_METHODS)}")
+    default = "modelopt" if section.has("quant_algo") else None
+    method = section.text("quant_method", default=default, allowed=_METHODS)
     if method == "fp8":
         return _fp8(section, config, wide)
     if method in ("modelopt", "compressed-tensors"):
@@ -153,11 +150,8 @@ def _wide(config: Config) -> str:
     if config.has("text_config"):
         holders.append(config.section("text_config"))
     for holder in holders:
-        name = holder.get("torch_dtype", "dtype")
-        if name is not None:
-            if name not in _DTYPES:
-                holder.fail(holder.key_of("torch_dtype", "dtype"), f"got {name!r}, expected {' or '.join(_DTYPES)}")
-            return _DTYPES[name]
+        if holder.has("torch_dtype", "dtype"):
+            return _DTYPES[holder.text("torch_dtype", "dtype", allowed=_DTYPES)]
     return "bf16"
 
 
@@ -210,7 +204,7 @@ def _listed(section: Config) -> dict[str, str]:
 
 def _algorithm(section: Config, key: str, name: Any) -> str:
     if not isinstance(name, str) or name not in _ALGORITHMS:
-        section.fail(key, f"got {name!r}, expected {' or '.join(_ALGORITHMS)}")
+        section.fail(key, f"got {shown(name)}, expected {' or '.join(_ALGORITHMS)}")
     return _ALGORITHMS[name]
 
 
@@ -243,5 +237,5 @@ def _integer(section: Config, key: str, bits: int, group: Any) -> str:
     if bits != 4:
         section.fail(key, f"got {bits}, expected 4 or 8 bits")
     if group not in sizes:
-        section.fail(section.key_of("group_size", "q_group_size"), f"got {group!r}, expected 32, 64, 128 or -1")
+        section.fail(section.key_of("group_size", "q_group_size"), f"got {shown(group)}, expected 32, 64, 128 or -1")
     return sizes[group]

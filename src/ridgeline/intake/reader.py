@@ -214,9 +214,7 @@ class Config:
             self.missing(*names)
         choices = tuple(allowed)
         if not isinstance(value, str) or (choices and value not in choices):
-            self.fail(
-                self.key_of(*names), f"got {shown(value)}, expected {' or '.join(choices) if choices else 'text'}"
-            )
+            self.fail(self.key_of(*names), f"got {shown(value)}, {among(value, choices)}")
         return value
 
     def items(self, name: str, *, count: int | None = None, default: list[Any] | None = None) -> list[Any]:
@@ -263,6 +261,22 @@ class Config:
         if whole % part:
             self.fail(key, f"got {part}, which does not divide {whole_key} = {whole}")
         return whole // part
+
+
+def among(value: object, choices: Iterable[str]) -> str:
+    """What was expected in place of `value`: the choices, or the nearest of many.
+
+    >>> among("bf8", ("bf16", "fp16")), among(3, ())
+    ('expected bf16 or fp16', 'expected text')
+    """
+    known = list(choices)
+    if len(known) <= _LISTED:
+        return f"expected {' or '.join(known) if known else 'text'}"
+    near = nearest_names(str(value)[:_SHOWN], known)
+    return f"expected one of {len(known)} known" + (f"; nearest: {', '.join(near)}" if near else "")
+
+
+_LISTED = 16
 
 
 def shown(value: object) -> str:

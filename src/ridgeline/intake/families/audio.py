@@ -9,7 +9,7 @@ from ridgeline.intake import reader
 from ridgeline.intake.blocks import encoder_attention, join, linear, mlp
 from ridgeline.intake.families.decoder import heads_of
 from ridgeline.intake.families.encoders import labels_count, task_of
-from ridgeline.intake.reader import Config
+from ridgeline.intake.reader import Config, shown
 from ridgeline.intake.shell import Shell
 from ridgeline.specs import Linear
 
@@ -94,7 +94,7 @@ def _with_head(config: Config, shell: Shell, channels: int) -> Shell:
         )
         return replace(shell, linears=(*shell.linears, *ends))
     if task:
-        config.fail("architectures", f"got a head for {task!r}, expected CTC, PreTraining or SequenceClassification")
+        config.fail("architectures", f"got {shown(task)}, expected CTC, PreTraining or SequenceClassification")
     return shell
 
 

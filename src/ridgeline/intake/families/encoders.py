@@ -13,7 +13,7 @@ from ridgeline.intake import reader
 from ridgeline.intake.blocks import Block, encoder_attention, join, linear, mlp
 from ridgeline.intake.families import patterns
 from ridgeline.intake.families.decoder import heads_of
-from ridgeline.intake.reader import MAX_VOCAB, Config
+from ridgeline.intake.reader import MAX_VOCAB, Config, shown
 from ridgeline.intake.shell import Shell
 from ridgeline.specs import Linear
 
@@ -109,7 +109,7 @@ def labels_count(config: Config, default: int = 2) -> int:
 
 
 def _placeholder(labels: dict[object, object]) -> bool:
-    return set(labels.values()) == {"LABEL_0", "LABEL_1"}
+    return set(map(str, labels.values())) == {"LABEL_0", "LABEL_1"}
 
 
 def with_task_head(config: Config, shell: Shell, width: int) -> Shell:
@@ -141,7 +141,7 @@ def with_task_head(config: Config, shell: Shell, width: int) -> Shell:
         ]
         return replace(shell, linears=(*shell.linears, *parts))
     if task:
-        config.fail("architectures", f"got a head for {task!r}, expected MaskedLM, a classification or the base model")
+        config.fail("architectures", f"got {shown(task)}, expected MaskedLM, a classification or the base model")
     return shell
 
 

@@ -24,7 +24,7 @@ from ridgeline.intake.families.recurrent import (
     state_precision,
 )
 from ridgeline.intake.families.rules import MixtureRules, experts_of
-from ridgeline.intake.reader import MAX_LAYERS, Config
+from ridgeline.intake.reader import MAX_LAYERS, Config, shown
 from ridgeline.intake.shell import Shell
 from ridgeline.specs import Layer, Recurrence
 
@@ -225,10 +225,10 @@ def _nemotron_kinds(config: Config, letters: str, words: str) -> list[str]:
     if names is not None:
         return [_NEMOTRON_WORDS.get(str(name), str(name)) for name in config.items(words)]
     if not isinstance(pattern, str) or not pattern:
-        config.fail(letters, f"got {pattern!r}, expected a letter for each layer ({', '.join(_NEMOTRON_LETTERS)})")
+        config.fail(letters, f"got {shown(pattern)}, expected a letter for each layer ({', '.join(_NEMOTRON_LETTERS)})")
     for index, letter in enumerate(pattern):
         if letter not in _NEMOTRON_LETTERS:
-            config.fail(letters, f"got {letter!r} at {index}, expected {' or '.join(_NEMOTRON_LETTERS)}")
+            config.fail(letters, f"got {shown(letter)} at {index}, expected {' or '.join(_NEMOTRON_LETTERS)}")
     return [_NEMOTRON_LETTERS[letter] for letter in pattern]
 
 
@@ -276,7 +276,7 @@ def _nemotron_block(config: Config, hidden: int, kind: str) -> Block:
         latent = config.width("moe_latent_size") if config.has("moe_latent_size") else None
         return mixture(hidden, replace(experts, shared_inner_count=shared, io_count=latent))
     if kind != "mamba":
-        config.fail("layers_block_type", f"got {kind!r}, expected mamba, attention, mlp or moe")
+        config.fail("layers_block_type", f"got {shown(kind)}, expected mamba, attention, mlp or moe")
     return mamba2(
         Mamba2(
             hidden_count=hidden,

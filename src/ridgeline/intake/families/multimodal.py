@@ -18,6 +18,7 @@ from ridgeline.intake.families.towers import (
     patch_inputs,
     patches_count,
     pixtral_tower,
+    pooling_head,
     side,
     siglip_tower,
     tower,
@@ -59,12 +60,7 @@ def _inherited(config: Config, section: Config) -> Config:
 
 
 def _chosen(text: Mapping[str, Reader], section: Config) -> Reader:
-    kind = section.get("model_type")
-    if kind is None:
-        section.missing("model_type")
-    if kind not in text:
-        section.fail("model_type", f"got {kind!r}, expected {' or '.join(sorted(text))}")
-    return text[kind]
+    return text[section.text("model_type", allowed=sorted(text))]
 
 
 def merged(name: str, inputs: int, outputs: int, share: float, *, bias: bool = True) -> Linear:
@@ -176,8 +172,12 @@ def gemma3_tower(config: Config, image: Config, text_hidden: int) -> Stack:
     shape = siglip_tower(image)
     tokens = config.whole("mm_tokens_per_image", low=1, high=MAX_TOKENS, default=256)
     share = tokens / shape.positions_count
-    part = merged("projector", shape.hidden_count, text_hidden, share, bias=False)
-    return tower(shape, (part,), shape.hidden_count)
+    parts = [merged("projector", shape.hidden_count, text_hidden, share, bias=False)]
+    others = shape.hidden_count
+    if image.flag("vision_use_head", default=False):
+        parts += pooling_head(shape.hidden_count, shape.inner_count)
+        others += 3 * shape.hidden_count
+    return tower(shape, parts, others)
 
 
 def gemma4_tower(config: Config, image: Config, text_hidden: int) -> Stack:

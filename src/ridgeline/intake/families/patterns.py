@@ -7,7 +7,7 @@ in code (every sixth layer is global) applies where the file has none. All from 
 from __future__ import annotations
 
 from ridgeline.intake.families.rules import WindowRule
-from ridgeline.intake.reader import MAX_LAYERS, MAX_TOKENS, Config
+from ridgeline.intake.reader import MAX_LAYERS, MAX_TOKENS, Config, shown
 
 _WINDOWED = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
 _WHOLE = ("full_attention", "global_attention")
@@ -20,7 +20,7 @@ def layer_types(config: Config, count: int, allowed: tuple[str, ...], name: str 
     kinds = config.items(name, count=count)
     for index, kind in enumerate(kinds):
         if kind not in allowed:
-            config.fail(f"{name}[{index}]", f"got {kind!r}, expected {' or '.join(allowed)}")
+            config.fail(f"{name}[{index}]", f"got {shown(kind)}, expected {' or '.join(allowed)}")
     return kinds
 
 
@@ -93,7 +93,7 @@ def local_pairs(config: Config, count: int) -> list[int | None]:
     kinds: list[str] = []
     for entry in config.items("attention_types", default=[[["global", "local"], count // 2]]):
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], list):
-            config.fail("attention_types", f"got {entry!r}, expected [[kinds], repeats]")
+            config.fail("attention_types", f"got {shown(entry)}, expected [[kinds], repeats]")
         kinds.extend(list(entry[0]) * int(entry[1]))
     if len(kinds) != count:
         config.fail("attention_types", f"describes {len(kinds)} layers, expected {count}")
@@ -175,5 +175,5 @@ def step_sparse(config: Config, count: int) -> list[bool]:
     try:
         layers = {int(part) for part in parts}
     except (TypeError, ValueError):
-        config.fail("moe_layers_enum", f"got {chosen!r}, expected layer numbers separated by commas")
+        config.fail("moe_layers_enum", f"got {shown(chosen)}, expected layer numbers separated by commas")
     return [index in layers for index in range(count)]

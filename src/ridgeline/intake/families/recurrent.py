@@ -24,14 +24,8 @@ _DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 def state_precision(config: Config, default: str) -> str:
     """Format of the recurrent state: what the file says for it, else `default`."""
-    name = config.get("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
-    if name is None:
-        return default
-    if name not in _DTYPES:
-        config.fail(
-            config.key_of("mamba_ssm_cache_dtype", "mamba_ssm_dtype"), f"got {name!r}, expected {' or '.join(_DTYPES)}"
-        )
-    return _DTYPES[name]
+    names = ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")
+    return _DTYPES[config.text(*names, allowed=_DTYPES)] if config.has(*names) else default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ a fraction of them. Source: `transformers-5.24`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeline.intake.blocks import Block, Heads, encoder_attention, join, linear, mlp
-from ridgeline.intake.reader import MAX_TOKENS, Config
+from ridgeline.intake.reader import MAX_TOKENS, Config, shown
 from ridgeline.intake.shell import stack
 from ridgeline.specs import Layer, Linear, Stack
 
@@ -103,7 +103,7 @@ def side(config: Config, name: str, *, default: int | None = None) -> tuple[int,
     if isinstance(value, (list, tuple)):
         sides = config.wholes(name, low=1, high=_PATCH_LIMIT)
         if len(sides) != 2:
-            config.fail(name, f"got {value!r}, expected one figure or two")
+            config.fail(name, f"got {shown(value)}, expected one figure or two")
         return sides[0], sides[1]
     figure = config.whole(name, low=1, high=_PATCH_LIMIT, default=default)
     return figure, figure
@@ -115,7 +115,7 @@ def patches_count(config: Config, *, patch: int | None = None) -> int:
     rows, columns = side(config, "patch_size", default=patch)
     count = (height // rows) * (width // columns)
     if not 1 <= count <= MAX_TOKENS:
-        config.fail("patch_size", f"got {config.get('patch_size')!r}, larger than image_size")
+        config.fail("patch_size", f"got {shown(config.get('patch_size'))}, larger than image_size")
     return count
 
 
@@ -153,6 +153,18 @@ def siglip_tower(config: Config) -> Tower:
         positions_count=patches_count(config),
         outer_norms=1,
     )
+
+
+def pooling_head(hidden: int, inner: int) -> tuple[Linear, ...]:
+    """SigLIP's pooling head: one learned query attends to the patches, then an MLP (its 3 norms and query apart)."""
+    keys = linear("pool-kv", "attention", hidden, 2 * hidden, bias=True)
+    rest = mlp(hidden, inner, gated=False, bias=True, prefix="pool-").linears
+    once = [
+        linear("pool-q", "attention", hidden, hidden, bias=True),
+        linear("pool-o", "attention", hidden, hidden, bias=True),
+        *rest,
+    ]
+    return (keys, *(replace(item, rows_per_token=0.0) for item in once))
 
 
 def pixtral_tower(config: Config) -> Tower:

@@ -13,7 +13,7 @@ from ridgeline.intake import reader
 from ridgeline.intake.blocks import Block, Heads, attention, join, linear, mlp
 from ridgeline.intake.families.decoder import decoder
 from ridgeline.intake.families.rules import DecoderRules, switch
-from ridgeline.intake.reader import Config
+from ridgeline.intake.reader import Config, shown
 from ridgeline.intake.shell import Shell
 
 _TIED = ("tie_word_embeddings", True)
@@ -165,7 +165,7 @@ def nemotron_nas(config: Config) -> Shell:
     for index, entry in enumerate(config.items("block_configs", count=count)):
         place = f"{config.path}block_configs[{index}]."
         if not isinstance(entry, dict):
-            config.fail(f"block_configs[{index}]", f"got {entry!r}, expected a mapping")
+            config.fail(f"block_configs[{index}]", f"got {shown(entry)}, expected a mapping")
         block = Config(entry, where=config.where, path=place)
         parts = [
             *_searched_attention(block.section("attention"), hidden, heads, width, bias),

@@ -20,6 +20,7 @@ from ridgeline.intake.families.towers import (
     patch_embedding,
     patch_inputs,
     patches_count,
+    pooling_head,
     siglip_tower,
     tower,
     tower_layers,
@@ -246,20 +247,9 @@ def siglip_vision(config: Config) -> Shell:
         return shell
     return replace(
         shell,
-        linears=(*shell.linears, *_pooling(hidden, shape.inner_count)),
+        linears=(*shell.linears, *pooling_head(hidden, shape.inner_count)),
         other_count=shell.other_count + 3 * hidden,
     )
-
-
-def _pooling(hidden: int, inner: int) -> tuple[Linear, ...]:
-    keys = linear("pool-kv", "attention", hidden, 2 * hidden, bias=True)
-    rest = mlp(hidden, inner, gated=False, bias=True, prefix="pool-").linears
-    once = [
-        linear("pool-q", "attention", hidden, hidden, bias=True),
-        linear("pool-o", "attention", hidden, hidden, bias=True),
-        *rest,
-    ]
-    return (keys, *(replace(item, rows_per_token=0.0) for item in once))
 
 
 VISION_BUILDERS: dict[str, Callable[[Config], Shell]] = {
