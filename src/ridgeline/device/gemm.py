@@ -84,7 +84,8 @@ class Product(NamedTuple):
     """A product C[m, n] = A[m, k] B[k, n], `batch_count` of them, with bytes an element of A, B and C.
 
     `ragged`: m is the mean of rows that differ from product to product (experts), so that the last tile of each is
-    half full on average.
+    half full on average. `a_moved`, `b_moved`, `c_moved`: elements that pass through memory over m k, k n and m n,
+    where that is not one (an operand that is gathered again and again from a smaller tensor, as in convolutions).
     """
 
     m: Number
@@ -95,6 +96,9 @@ class Product(NamedTuple):
     b_bytes: float = 2.0
     c_bytes: float = 2.0
     ragged: bool = False
+    a_moved: Number = 1.0
+    b_moved: Number = 1.0
+    c_moved: Number = 1.0
 
 
 @cache
@@ -201,7 +205,9 @@ def _memory_s(
 ) -> Number:
     """Time of the operands, at memory rate or, for what is left in the cache, at the cache's."""
     m, n, k, batch = shape
-    a, b, c = batch * m * k * product.a_bytes, batch * k * n * product.b_bytes, batch * m * n * product.c_bytes
+    a = batch * m * k * (product.a_bytes * product.a_moved)
+    b = batch * k * n * (product.b_bytes * product.b_moved)
+    c = batch * m * n * (product.c_bytes * product.c_moved)
     weighted_c = law.output_weight * c
     cache = rates.cache_bytes
     warm: Number = 0.0
@@ -270,7 +276,8 @@ def systolic_gemm_s(
     m, n, k, batch = (np.asarray(x, dtype=np.float64) for x in (product.m, product.n, product.k, product.batch_count))
     padded = pad(m, law.row_count) * pad(n, law.edge_count) * pad(k, law.edge_count)
     compute_s = 2.0 * batch * padded / (law.compute_frac * peak_flop_per_s)
-    traffic = batch * (m * k * product.a_bytes + k * n * product.b_bytes + m * n * product.c_bytes)
+    a_bytes, b_bytes = product.a_bytes * product.a_moved, product.b_bytes * product.b_moved
+    traffic = batch * (m * k * a_bytes + k * n * b_bytes + m * n * product.c_bytes * product.c_moved)
     memory_s = traffic / (law.memory_frac * bandwidth_bytes_per_s)
     power = law.smooth_count
     time_s = law.launch_s + (compute_s**power + memory_s**power) ** (1.0 / power)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
-from ridgeline.core import quadrature
-from ridgeline.device import attention, elementwise, gemm, grouped_gemm
+from ridgeline.core import FrozenMap, quadrature
+from ridgeline.device import attention, conv, elementwise, gemm, grouped_gemm
 from ridgeline.device.context import STREAM, KernelContext
 from ridgeline.device.rates import find_law, peak_fact, rate_facts, rates_of
 from ridgeline.device.unfused import unfused_parts
 from ridgeline.specs import Calibration, Chip, Law, bytes_per_element
-from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, ComputeOp, Elementwise, Gemm, GroupedGemm
+from ridgeline.workload.ops import (
+    AttentionDecode,
+    AttentionPrefill,
+    ComputeOp,
+    Convolve,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+)
 
 Bound = Literal["compute", "memory", "latency"]
 
@@ -72,6 +81,8 @@ def op_time(op: ComputeOp, chip: Chip, calibration: Calibration, context: Kernel
         result = _prefill(op, chip, calibration, context)
     elif isinstance(op, AttentionDecode):
         result = _decode(op, chip, calibration, context)
+    elif isinstance(op, Convolve):
+        result = _convolution(op, chip, calibration, context)
     else:
         result = _elementwise(op, chip, calibration, context)
     if context.host_launch_s <= 0:
@@ -241,7 +252,7 @@ def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: 
 
 
 def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    _, law = find_law(calibration, chip, ("elementwise",), "a law for element-wise work")
+    _, law = find_law(calibration, chip, (f"elementwise.{op.kind}", "elementwise"), "a law for element-wise work")
     figures = elementwise.elementwise_law(law, op.kind, context.fused)
     stream = elementwise.Stream(
         chip.need("memory_bandwidth_bytes_per_s", "time of element-wise work"),
@@ -256,6 +267,35 @@ def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context:
     facts = (chip.fact_id("memory_bandwidth_bytes_per_s"),)
     limiter = f"{law.fact}.{op.kind}" if flop_s < compute_s else chip.fact_id("peak_dense_flop_per_s.fp32")
     return _answer(time, chip, law, law.sigma, "elementwise", facts, limiter)
+
+
+def _convolution(op: Convolve, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    """An implicit product; with small groups, direct kernels on the vector units where those are faster."""
+    _, own = find_law(calibration, chip, ("convolution",), "a law for convolutions")
+    figures = conv.convolution_law(own)
+    law, sigma = gemm_law(calibration, chip, op.math_precision)
+    rate = figures.compute_ratio if op.direction == "forward" else figures.gradient_ratio
+    time = gemm_times(
+        conv.implicit_product(op, figures), law, _slowed(chip, rate, figures.memory_ratio), op.math_precision, context
+    )
+    tiled = "feed_flop_per_byte" in law.parameters
+    facts = (*rate_facts(chip, op.math_precision, tiled=tiled), own.fact)
+    sigma = quadrature(sigma, own.sigma)
+    if conv.packed_groups(op, figures) > 1 and chip.has_peak("fp32"):
+        direct = conv.direct_time(op, figures, chip.peak("fp32"), chip.need("memory_bandwidth_bytes_per_s"))
+        if float(direct.time_s) < float(time.time_s):
+            limiter = peak_fact(chip, "fp32")
+            return _answer(direct, chip, own, sigma, "direct-convolution", (*facts, limiter), limiter)
+    return _answer(time, chip, law, sigma, "implicit-gemm", facts, peak_fact(chip, op.math_precision))
+
+
+@cache
+def _slowed(chip: Chip, compute_ratio: float, memory_ratio: float) -> Chip:
+    """The chip with its rates scaled by what convolutions achieve over products."""
+    peaks = FrozenMap({key: value * compute_ratio for key, value in chip.peak_dense_flop_per_s.items()})
+    bandwidth = chip.memory_bandwidth_bytes_per_s
+    scaled = None if bandwidth is None else bandwidth * memory_ratio
+    return replace(chip, peak_dense_flop_per_s=peaks, memory_bandwidth_bytes_per_s=scaled)
 
 
 def _answer(

@@ -6,6 +6,7 @@ one device after the plan's sharding. Counts may be fractional where they are me
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,8 +26,12 @@ ElementwiseKind = Literal[
     "accumulate",
     "scan",
     "kv-write",
+    "batch-norm",
+    "pool",
+    "stream",
     "other",
 ]
+ConvolutionDirection = Literal["forward", "input-gradient", "weight-gradient"]
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 
 
@@ -149,6 +154,72 @@ class AttentionDecode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Convolve:
+    """A convolution of `batch_count` images, or one of its gradients.
+
+    `inputs_count` channels at `in_spatial` positions become `outputs_count` at `out_spatial`, in `groups_count` equal
+    groups. Directions: "forward" makes the output, "input-gradient" the gradient of the input (also what a transposed
+    convolution does forward, seen from the convolution that it transposes), "weight-gradient" that of the filter.
+    `math_precision` picks the matrix rate; tensors are kept in `precision`, what is made in `output_precision`.
+    """
+
+    name: str
+    direction: ConvolutionDirection = "forward"
+    batch_count: float
+    inputs_count: int
+    outputs_count: int
+    in_spatial: tuple[int, ...]
+    out_spatial: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    groups_count: int = 1
+    math_precision: str = "bf16"
+    precision: str = "bf16"
+    output_precision: str = "bf16"
+
+    @property
+    def taps_count(self) -> int:
+        """Positions of the filter."""
+        return math.prod(self.kernel)
+
+    @property
+    def weights_count(self) -> float:
+        """Elements of the filter."""
+        return self.inputs_count * self.outputs_count / self.groups_count * self.taps_count
+
+    @property
+    def read_frac(self) -> float:
+        """Share of the input's positions that any window touches (a 1x1 filter with stride 2 skips most)."""
+        return math.prod(min(1.0, k / s) for k, s in zip(self.kernel, self.stride, strict=True))
+
+    @property
+    def input_count(self) -> float:
+        """Elements of the input."""
+        return self.batch_count * self.inputs_count * math.prod(self.in_spatial)
+
+    @property
+    def output_count(self) -> float:
+        """Elements of the output."""
+        return self.batch_count * self.outputs_count * math.prod(self.out_spatial)
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations, the same in every direction (a multiply-add is two)."""
+        return 2.0 * self.batch_count * self.weights_count * math.prod(self.out_spatial)
+
+    @property
+    def bytes(self) -> float:
+        """Compulsory traffic: two tensors read, the third written."""
+        wide, out = bytes_per_element(self.precision), bytes_per_element(self.output_precision)
+        x, y, w = self.input_count * self.read_frac, self.output_count, self.weights_count
+        if self.direction == "forward":
+            return (x + w) * wide + y * out
+        if self.direction == "input-gradient":
+            return (y + w) * wide + self.input_count * out
+        return (x + y) * wide + w * out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
     """Work that is bound by memory: `bytes` moved in all, over `launches_count` kernels."""
 
@@ -173,7 +244,7 @@ class Collective:
     group: RankGroup
 
 
-ComputeOp = Gemm | GroupedGemm | AttentionPrefill | AttentionDecode | Elementwise
+ComputeOp = Gemm | GroupedGemm | AttentionPrefill | AttentionDecode | Convolve | Elementwise
 Op = ComputeOp | Collective
 
 
