@@ -60,7 +60,8 @@ def test_an_example_as_data_is_whole_and_adds_up(path: Path, capsys: pytest.Capt
     assert all(math.isfinite(number) for number in numbers(data))
     for row in data["rows"]:
         tree = row["time"] if data["kind"] == "train" else row["step"]
-        for whole in (tree, row["memory"], row["power"]["parts"], *row["cost"]["parts"]):
+        power = [] if row["power"] is None else [row["power"]["parts"]]
+        for whole in (tree, row["memory"], *power, *row["cost"]["parts"]):
             adds_up(whole)
         assert row["memory"]["value"] <= row["memory_available_bytes"] * (1 + 1e-9)
         if data["kind"] == "train":

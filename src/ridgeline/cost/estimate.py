@@ -46,12 +46,16 @@ def estimate_cost(
     system_id: str,
     devices_count: int,
     time_s: Interval,
-    energy_j: Interval,
+    energy_j: Interval | None,
     site: Site,
     quotes: Mapping[str, Quote],
     terms: CostTerms,
+    energy_missing: str = "",
 ) -> CostEstimate:
-    """What `time_s` on `devices_count` devices costs, with `energy_j` at the meter if the machine is one's own."""
+    """What `time_s` on `devices_count` devices costs, with `energy_j` at the meter if the machine is one's own.
+
+    `energy_j` None: not known, for want of the fact `energy_missing`; then there is no cost of owning.
+    """
     rents: dict[str, Interval] = {}
     trees: list[Breakdown] = []
     for kind, quote in quotes.items():
@@ -61,7 +65,7 @@ def estimate_cost(
     own, own_tree = _own(devices_count, time_s, energy_j, site, quotes.get(PURCHASE), terms.ownership)
     if own_tree is not None:
         trees.append(own_tree)
-    missing = _missing(system_id, quotes, site, terms)
+    missing = _missing(system_id, quotes, site, terms, energy_missing if energy_j is None else "")
     headline, basis = _headline(rents, own, terms)
     return CostEstimate(
         rent_usd=FrozenMap(rents),
@@ -94,12 +98,12 @@ def _ranged(best: float, time_s: Interval, price: Interval) -> Interval:
 def _own(
     devices_count: int,
     time_s: Interval,
-    energy_j: Interval,
+    energy_j: Interval | None,
     site: Site,
     purchase: Quote | None,
     ownership: Ownership | None,
 ) -> tuple[Interval | None, Breakdown | None]:
-    if purchase is None or ownership is None or site.electricity_usd_per_j is None:
+    if purchase is None or ownership is None or site.electricity_usd_per_j is None or energy_j is None:
         return None, None
     nodes_usd = devices_count * purchase.per_device.best
     life_s, busy = ownership.depreciation_s, ownership.utilisation_frac
@@ -126,13 +130,15 @@ def _own(
 def _break_even(
     devices_count: int,
     time_s: Interval,
-    energy_j: Interval,
+    energy_j: Interval | None,
     site: Site,
     quotes: Mapping[str, Quote],
     terms: CostTerms,
 ) -> float | None:
     purchase, rent = quotes.get(PURCHASE), quotes.get(terms.price_kind)
-    if purchase is None or rent is None or terms.ownership is None or site.electricity_usd_per_j is None:
+    if purchase is None or rent is None or terms.ownership is None:
+        return None
+    if site.electricity_usd_per_j is None or energy_j is None:
         return None
     energy_usd_per_s = energy_j.best * site.electricity_usd_per_j / time_s.best if time_s.best else 0.0
     rent_usd_per_s = devices_count * rent.per_device.best
@@ -155,12 +161,16 @@ def _headline(rents: Mapping[str, Interval], own: Interval | None, terms: CostTe
     return own, "own" if own is not None else ""
 
 
-def _missing(system_id: str, quotes: Mapping[str, Quote], site: Site, terms: CostTerms) -> tuple[str, ...]:
+def _missing(
+    system_id: str, quotes: Mapping[str, Quote], site: Site, terms: CostTerms, energy_missing: str
+) -> tuple[str, ...]:
     missing = [] if terms.price_kind in quotes else [f"prices.{system_id}.{terms.price_kind}"]
     if PURCHASE not in quotes:
         missing.append(f"prices.{system_id}.{PURCHASE}")
     elif site.electricity_usd_per_j is None:
         missing.append("site.electricity")
+    elif energy_missing:
+        missing.append(energy_missing)
     return tuple(missing)
 
 

@@ -137,16 +137,17 @@ def _trees(found: TrainingRow | ServingRow, everything: bool) -> tuple[Table, Ta
 def _figures(row: AnswerRow) -> list[str]:
     found = row.found
     power, facility, cost = found.power, found.facility, found.cost
-    lines = [
-        f"power: {show(power.chip_w, 'power')} a chip + {show(power.host_per_device_w, 'power')} host, "
-        f"{show(facility.meter_w.best, 'power')} at the meter"
-    ]
-    if isinstance(found, TrainingRow):
+    lines = []
+    if power is not None and facility is not None:
+        chip_w, host_w = show(power.chip_w, "power"), show(power.host_per_device_w, "power")
+        meter_w = show(facility.meter_w.best, "power")
+        lines.append(f"power: {chip_w} a chip + {host_w} host, {meter_w} at the meter")
+    if isinstance(found, TrainingRow) and facility is not None:
         energy_unit, energy_name = scale_of([facility.energy_j.best], ENERGY_STEPS)
         lines[0] += f"; {ranged(facility.energy_j, energy_unit)} {energy_name}"
         if facility.carbon_kg_co2e is not None:
             lines[0] += f", {significant(facility.carbon_kg_co2e / 1000)} t CO2e"
-    lines.append("money: " + "; ".join(_money(row)))
+    lines.append("money: " + ("; ".join(_money(row)) or "no price"))
     if cost.break_even_frac is not None:
         share = cost.break_even_frac
         verdict = "at any utilisation renting is cheaper" if share > 1 else f"owning is cheaper above {share:.0%} busy"

@@ -31,7 +31,7 @@ def training_table(rows: Sequence[AnswerRow]) -> Table:
     money = [value for _, item in found for value in _prices(item)]
     _, money_name = scale_of(money, MONEY_STEPS)
     _, run_name = scale_of([item.run_s.best for _, item in found], RUN_STEPS)
-    energy_unit, energy_name = scale_of([item.facility.energy_j.best for _, item in found], ENERGY_STEPS)
+    energy_unit, energy_name = scale_of([row.energy_j.best if row.energy_j else None for row, _ in found], ENERGY_STEPS)
     lines = table(
         "#",
         "machine",
@@ -56,7 +56,7 @@ def training_table(rows: Sequence[AnswerRow]) -> Table:
             f"{item.estimate.mfu_frac:.1%}",
             f"{item.estimate.memory.value / 1e9:.0f}/{item.estimate.memory_available_bytes / 1e9:.0f} GB",
             ranged(item.run_s, RUN_UNIT[run_name]),
-            significant(item.facility.energy_j.best / energy_unit),
+            _amount(None if row.energy_j is None else row.energy_j.best, energy_unit),
             _amount(rent, MONEY_UNIT[money_name]),
             _amount(own, MONEY_UNIT[money_name]),
         )
@@ -92,16 +92,11 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
             *((show(estimate.tpot_p95_s, "time"),) if generates else ()),
             f"{min(1.0, estimate.utilisation_frac):.0%}",
             ranged(estimate.output_tokens_per_s if generates else estimate.requests_per_s),
-            ranged_short(item),
-            significant(item.j_per_token.best),
+            _amount(None if item.usd_per_mtoken is None else item.usd_per_mtoken.best, 1.0),
+            _amount(None if item.j_per_token is None else item.j_per_token.best, 1.0),
             f"{estimate.memory.value_of('weights') / 1e9:.3g}/{estimate.memory_available_bytes / 1e9:.0f} GB",
         )
     return lines
-
-
-def ranged_short(item: ServingRow) -> str:
-    """Money per million tokens, "-" where there is no price."""
-    return "-" if item.usd_per_mtoken is None else significant(item.usd_per_mtoken.best)
 
 
 def _machine(item: TrainingRow | ServingRow) -> str:

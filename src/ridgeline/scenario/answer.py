@@ -52,9 +52,9 @@ class AnswerRow:
         return None if self.run_s is None else self.run_s.best / _DAY_S
 
     @property
-    def energy_j(self) -> Interval:
-        """Energy at the meter [J]: of the run, or of an hour of serving."""
-        return self.found.facility.energy_j
+    def energy_j(self) -> Interval | None:
+        """Energy at the meter [J]: of the run, or of an hour of serving; None where power is not known."""
+        return None if self.found.facility is None else self.found.facility.energy_j
 
     @property
     def cost_usd(self) -> Interval | None:
@@ -73,7 +73,8 @@ class AnswerRow:
         idle = found.devices_count - found.used_count
         text = f"{idle:,} of {found.devices_count:,} devices stand idle: no layout divides all of them"
         own = [Note("hint", text)] if idle and isinstance(found, TrainingRow) else []
-        return merge(own, found.estimate.notes, found.power.notes, found.facility.notes, found.cost.notes)
+        power = () if found.power is None else found.power.notes
+        return merge(own, found.notes, found.estimate.notes, power, found.cost.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain data."""
@@ -168,7 +169,8 @@ class PlanAnswer:
 
 def row_uses(found: TrainingRow | ServingRow) -> tuple[str, ...]:
     """Ids of all facts behind a row, in order of first use."""
-    return tuple(dict.fromkeys((*found.estimate.uses, *found.power.uses, *found.cost.uses)))
+    power = () if found.power is None else found.power.uses
+    return tuple(dict.fromkeys((*found.estimate.uses, *power, *found.cost.uses)))
 
 
 def leaning_facts(catalog: Catalog, uses: Iterable[str]) -> tuple[Fact, ...]:
@@ -223,23 +225,25 @@ def _serving_part(found: ServingRow) -> dict[str, Any]:
         "replicas": found.plan.replica_count,
         **estimate,
         "usd_per_mtoken": None if found.usd_per_mtoken is None else found.usd_per_mtoken.to_dict(),
-        "j_per_token": found.j_per_token.to_dict(),
+        "j_per_token": None if found.j_per_token is None else found.j_per_token.to_dict(),
     }
 
 
 def _money_and_energy(found: TrainingRow | ServingRow) -> dict[str, Any]:
     cost, facility, power = found.cost, found.facility, found.power
     return {
-        "power": {
+        "power": None
+        if power is None or facility is None
+        else {
             "chip_w": power.chip_w,
             "host_per_device_w": power.host_per_device_w,
             "machine_w": power.total_w.to_dict(),
             "meter_w": facility.meter_w.to_dict(),
             "parts": power.power.to_dict(),
         },
-        "energy_j": facility.energy_j.to_dict(),
-        "energy_kwh": facility.energy_j.best / _JOULE_PER_KILOWATT_HOUR,
-        "carbon_kg_co2e": facility.carbon_kg_co2e,
+        "energy_j": None if facility is None else facility.energy_j.to_dict(),
+        "energy_kwh": None if facility is None else facility.energy_j.best / _JOULE_PER_KILOWATT_HOUR,
+        "carbon_kg_co2e": None if facility is None else facility.carbon_kg_co2e,
         "cost": {
             "period": "run" if isinstance(found, TrainingRow) else "hour",
             "headline_usd": None if cost.headline_usd is None else cost.headline_usd.to_dict(),

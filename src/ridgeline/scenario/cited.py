@@ -39,7 +39,9 @@ def _noted(row: Any) -> list[str]:
 
 def _models(row: Any) -> list[str]:
     found = row.found
-    trees = [found.power.power, found.facility.energy, *found.cost.money]
+    power = [] if found.power is None else [found.power.power]
+    energy = [] if found.facility is None else [found.facility.energy]
+    trees = [*power, *energy, *found.cost.money]
     return [*found.estimate.models, *(name for tree in trees for name in tree.models())]
 
 

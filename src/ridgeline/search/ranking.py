@@ -6,9 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ridgeline.core import FrozenMap
+from ridgeline.core import FrozenMap, Interval, Note
+from ridgeline.errors import MissingFact
+from ridgeline.facility import FacilityEstimate, energy_at_meter
+from ridgeline.power import PowerEstimate
 from ridgeline.search.result import Infeasible, Row, SearchResult, add_counts
 from ridgeline.search.terms import OBJECTIVES, Objective
+from ridgeline.specs import Site, System
 
 Found = TypeVar("Found")
 
@@ -29,6 +33,25 @@ def ordered(rows: Iterable[Row], objective: Objective, keys: Callable[[Row], dic
         return (*numbers, row.system.id, row.devices_count, row.plan.label())
 
     return sorted(rows, key=key)
+
+
+def energy_of(
+    power: Callable[[], PowerEstimate], time_s: Interval, site: Site
+) -> tuple[PowerEstimate | None, FacilityEstimate | None, str]:
+    """Power and energy; None for both and the id of the fact where a figure that power needs is missing."""
+    try:
+        found = power()
+    except MissingFact as error:
+        return None, None, error.fact_id
+    return found, energy_at_meter(found.total_w, time_s, site), ""
+
+
+def power_note(system: System, missing: str) -> tuple[Note, ...]:
+    """What is left out where power is not known."""
+    if not missing:
+        return ()
+    text = f"power of {system.id} is not known (missing fact {missing}): energy and the cost of owning are left out"
+    return (Note("missing", text, (missing,)),)
 
 
 def gathered(rows: Sequence[Row], infeasible: Sequence[Infeasible], tried_count: int) -> SearchResult[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from ridgeline.core import FrozenMap, Interval
+from ridgeline.core import FrozenMap, Interval, Note
 from ridgeline.cost import CostEstimate
 from ridgeline.facility import FacilityEstimate
 from ridgeline.power import PowerEstimate
@@ -19,7 +19,10 @@ from ridgeline.units import show
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRow:
-    """The best layout of a training job on one machine. `used_count` of `devices_count` devices work; all are paid."""
+    """The best layout of a training job on one machine. `used_count` of `devices_count` devices work; all are paid.
+
+    `power` and `facility` are None where a figure of the chip is missing that power needs; `notes` say which.
+    """
 
     system: System
     devices_count: int
@@ -27,9 +30,10 @@ class TrainingRow:
     plan: TrainingPlan
     estimate: TrainingEstimate
     run_s: Interval
-    power: PowerEstimate
-    facility: FacilityEstimate
+    power: PowerEstimate | None
+    facility: FacilityEstimate | None
     cost: CostEstimate
+    notes: tuple[Note, ...]
     calibration: Calibration
     software: SoftwareProfile
     tried_count: int
@@ -41,7 +45,8 @@ class ServingRow:
     """The best layout of a serving system on one machine.
 
     `power` is the mean; `facility` and `cost` are those of one hour. `usd_per_mtoken` and `j_per_token` are per output
-    token (per input token where nothing is generated); None where there is no price.
+    token (per input token where nothing is generated); None where there is no price. Power and what follows from it
+    are None where a figure of the chip is missing that power needs; `notes` say which.
     """
 
     system: System
@@ -49,11 +54,12 @@ class ServingRow:
     used_count: int
     plan: ServingPlan
     estimate: ServingEstimate
-    power: PowerEstimate
-    facility: FacilityEstimate
+    power: PowerEstimate | None
+    facility: FacilityEstimate | None
     cost: CostEstimate
+    notes: tuple[Note, ...]
     usd_per_mtoken: Interval | None
-    j_per_token: Interval
+    j_per_token: Interval | None
     calibration: Calibration
     tried_count: int
     rejected: FrozenMap[str, int]
@@ -112,17 +118,21 @@ def rejected_text(rejected: Mapping[str, int], tried_count: int = 0) -> str:
 
 
 def broken_limits(
-    limits: Limits, run_s: float | None, meter_w: float, money_usd: float | None, per: str = ""
+    limits: Limits, run_s: float | None, facility: FacilityEstimate | None, money_usd: float | None, per: str = ""
 ) -> list[tuple[str, str]]:
     """Each limit that a plan breaks: its name and a sentence with what it takes and what is allowed.
 
-    A budget without a price to hold against it is broken: nothing says that the money is enough.
+    A limit without a figure to hold against it is broken: nothing says that it is kept.
     """
     found = []
     if limits.deadline_s is not None and run_s is not None and run_s > limits.deadline_s:
         found.append(("deadline", f"takes {show(run_s, 'time')}, deadline {show(limits.deadline_s, 'time')}"))
-    if limits.power_w is not None and meter_w > limits.power_w:
-        found.append(("power", f"draws {show(meter_w, 'power')}, limit {show(limits.power_w, 'power')}"))
+    if limits.power_w is not None:
+        allowed = show(limits.power_w, "power")
+        if facility is None:
+            found.append(("power", f"has no known power to hold against the limit of {allowed}"))
+        elif facility.meter_w.best > limits.power_w:
+            found.append(("power", f"draws {show(facility.meter_w.best, 'power')}, limit {allowed}"))
     if limits.budget_usd is not None:
         budget = show(limits.budget_usd, "money")
         if money_usd is None:

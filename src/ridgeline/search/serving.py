@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from ridgeline.core import FrozenMap, Interval, quadrature
 from ridgeline.cost import CostEstimate, estimate_cost
 from ridgeline.errors import MissingFact, OutOfMemory
-from ridgeline.facility import energy_at_meter
 from ridgeline.power import Activity, PowerEstimate, estimate_power
 from ridgeline.search.layouts import MEMORY, MISSING
-from ridgeline.search.ranking import counted, gathered, ordered
+from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note
 from ridgeline.search.result import (
     Infeasible,
     SearchResult,
@@ -102,7 +101,7 @@ def objective_values(row: ServingRow) -> dict[Objective, float]:
     return {
         "time": time,
         "cost": row.usd_per_mtoken.best if row.usd_per_mtoken is not None else math.inf,
-        "energy": row.j_per_token.best,
+        "energy": math.inf if row.j_per_token is None else row.j_per_token.best,
         "devices": float(row.used_count),
     }
 
@@ -161,15 +160,19 @@ def _job(request: ServingRequest, machine: Machine, plan: ServingPlan) -> Servin
 def _row(
     machine: Machine, request: ServingRequest, estimate: ServingEstimate, tried: _Tried, terms: Terms
 ) -> ServingRow:
-    power = serving_power(machine, estimate, terms)
     hour = Interval.exact(_HOUR_S)
-    facility = energy_at_meter(power.total_w, hour, terms.site)
+    power, facility, missing = energy_of(lambda: serving_power(machine, estimate, terms), hour, terms.site)
     cost = estimate_cost(
-        machine.system.id, machine.devices_count, hour, facility.energy_j, terms.site, machine.quotes, terms.cost
+        machine.system.id,
+        machine.devices_count,
+        hour,
+        None if facility is None else facility.energy_j,
+        terms.site,
+        machine.quotes,
+        terms.cost,
+        missing,
     )
     tokens_per_s = tokens_of(estimate)
-    energy = facility.meter_w
-    sigma = quadrature(energy.sigma, tokens_per_s.sigma)
     return ServingRow(
         system=machine.system,
         devices_count=machine.devices_count,
@@ -179,12 +182,17 @@ def _row(
         power=power,
         facility=facility,
         cost=cost,
+        notes=power_note(machine.system, missing),
         usd_per_mtoken=_usd_per_mtoken(cost, tokens_per_s),
-        j_per_token=Interval.from_sigma(energy.best / tokens_per_s.best, sigma),
+        j_per_token=None if facility is None else _j_per_token(facility.meter_w, tokens_per_s),
         calibration=machine.calibration,
         tried_count=tried.tried_count,
         rejected=counted(tried.rejected),
     )
+
+
+def _j_per_token(meter_w: Interval, tokens_per_s: Interval) -> Interval:
+    return Interval.from_sigma(meter_w.best / tokens_per_s.best, quadrature(meter_w.sigma, tokens_per_s.sigma))
 
 
 def tokens_of(estimate: ServingEstimate) -> Interval:
@@ -224,7 +232,7 @@ def serving_power(machine: Machine, estimate: ServingEstimate, terms: Terms) -> 
 def _broken(row: ServingRow, terms: Terms) -> list[tuple[str, str]]:
     hourly = row.cost.headline_usd
     monthly = None if hourly is None else hourly.best * _MONTH_S / _HOUR_S
-    return broken_limits(terms.limits, None, row.facility.meter_w.best, monthly, " a month")
+    return broken_limits(terms.limits, None, row.facility, monthly, " a month")
 
 
 def _nothing(machine: Machine, tried: _Tried) -> Infeasible:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from ridgeline.core import FrozenMap
 from ridgeline.cost import estimate_cost
 from ridgeline.errors import MissingFact
-from ridgeline.facility import energy_at_meter
 from ridgeline.power import Activity, PowerEstimate, estimate_power
 from ridgeline.search.layouts import fastest_layouts
-from ridgeline.search.ranking import counted, gathered, ordered
+from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note
 from ridgeline.search.result import (
     Infeasible,
     SearchResult,
@@ -107,7 +106,7 @@ def rank_training(
             infeasible.append(_nothing(machine, request, tried))
             continue
         row = ordered(found, terms.objective, objective_values)[0]
-        broken = broken_limits(terms.limits, row.run_s.best, row.facility.meter_w.best, _money(row))
+        broken = broken_limits(terms.limits, row.run_s.best, row.facility, _money(row))
         if broken:
             infeasible.append(_over(row, broken, tried))
             continue
@@ -121,7 +120,7 @@ def objective_values(row: TrainingRow) -> dict[Objective, float]:
     return {
         "time": row.run_s.best,
         "cost": money if money is not None else math.inf,
-        "energy": row.facility.energy_j.best,
+        "energy": math.inf if row.facility is None else row.facility.energy_j.best,
         "devices": float(row.used_count),
     }
 
@@ -231,10 +230,16 @@ def _row(
     machine: Machine, request: TrainingRequest, estimate: TrainingEstimate, tried: _Tried, terms: Terms
 ) -> TrainingRow:
     run_s = estimate.step_s.scaled(float(request.steps_count))
-    power = training_power(machine, estimate, terms)
-    facility = energy_at_meter(power.total_w, run_s, terms.site)
+    power, facility, missing = energy_of(lambda: training_power(machine, estimate, terms), run_s, terms.site)
     cost = estimate_cost(
-        machine.system.id, machine.devices_count, run_s, facility.energy_j, terms.site, machine.quotes, terms.cost
+        machine.system.id,
+        machine.devices_count,
+        run_s,
+        None if facility is None else facility.energy_j,
+        terms.site,
+        machine.quotes,
+        terms.cost,
+        missing,
     )
     return TrainingRow(
         system=machine.system,
@@ -246,6 +251,7 @@ def _row(
         power=power,
         facility=facility,
         cost=cost,
+        notes=power_note(machine.system, missing),
         calibration=machine.calibration,
         software=_software(machine),
         tried_count=tried.tried_count,

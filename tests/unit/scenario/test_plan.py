@@ -214,3 +214,18 @@ def test_show_and_list() -> None:
     assert "dgx-h100" in [item["id"] for item in list_records(catalog, "system")["records"]]
     with pytest.raises(UnknownName):
         list_records(catalog, "systms")
+
+
+def test_a_chip_without_a_published_power_is_ranked_without_energy() -> None:
+    scenario = TRAIN | {"candidates": [{"system": "tpu-v5p", "devices": 8}, {"system": "dgx-h100", "devices": 8}]}
+    answer = ridgeline.plan(scenario, ["objective=energy"])
+    assert [row.system for row in answer.rows] == ["dgx-h100", "tpu-v5p"]
+    row = answer.rows[1]
+    assert row.energy_j is None
+    assert any("missing fact tpu-v5p.tdp" in note.text for note in row.notes)
+    data = row.to_dict()
+    assert (data["energy_j"], data["power"], data["carbon_kg_co2e"]) == (None, None, None)
+    assert data["cost"]["headline_usd"]["best"] > 0  # rent needs no power
+    limited = ridgeline.plan(scenario, ["limits.power=1 MW"])
+    assert [item.system_id for item in limited.infeasible] == ["tpu-v5p"]
+    assert "no known power to hold against the limit of 1.00 MW" in limited.infeasible[0].reasons[0]
