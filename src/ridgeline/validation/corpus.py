@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ridgeline.errors import ScenarioError
 
+# Commas between groups of three digits only: "32,64" is a list, "1,024" a number.
+_THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?")
 # Columns that decide what a file is; every one must be there.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "training": ("id", "model", "family", "device", "n_devices", "framework", "precision", "metric", "value"),
@@ -45,7 +48,9 @@ class Row:
 
     def number(self, column: str) -> float | None:
         """The cell as a number, None where blank or not a number ("max load", "32,64")."""
-        text = self.text(column).replace(",", "")
+        text = self.text(column)
+        if _THOUSANDS.fullmatch(text):
+            text = text.replace(",", "")
         try:
             value = float(text)
         except ValueError:
