@@ -11,8 +11,9 @@ import numpy as np
 from ridgeline.core import FrozenMap, quadrature
 from ridgeline.device import attention, conv, elementwise, gemm, grouped_gemm
 from ridgeline.device.context import STREAM, KernelContext
-from ridgeline.device.rates import find_law, peak_fact, rate_facts, rates_of
+from ridgeline.device.rates import find_law, is_gpu, peak_fact, rate_facts, rates_of
 from ridgeline.device.unfused import unfused_parts
+from ridgeline.errors import MissingFact
 from ridgeline.specs import Calibration, Chip, Law, bytes_per_element
 from ridgeline.workload.ops import (
     AttentionDecode,
@@ -39,8 +40,9 @@ LAW_PRECISION: dict[str, str] = {
     "tf32": "tf32",
     "fp32": "fp32",
 }
-# Families of attention kernels, the one that a chip's engines would use first.
-PREFERRED_ATTENTION = ("flashinfer", "fa3", "fa2", "compiled", "fa1")
+# Families of attention kernels that are taken unasked, newest first; older ones only where asked for.
+PREFERRED_ATTENTION = ("flashinfer", "fa3", "fa2", "compiled")
+_LEVELS = ("device", "architecture", "universal", "published")
 # Spread that the law of one precision shows on another (log standard deviation).
 _OTHER_PRECISION_SIGMA = 0.15  # src: ridgeline-kernel-laws
 
@@ -163,10 +165,19 @@ def _products(
 
 
 def attention_law(calibration: Calibration, chip: Chip, phase: str, family: str, precision: str) -> tuple[str, Law]:
-    """Key and law of attention; the family asked for, else the first of `PREFERRED_ATTENTION` that was calibrated."""
-    families = (family,) if family else PREFERRED_ATTENTION
-    key = LAW_PRECISION.get(precision, precision)
-    keys = [name for each in families for name in (f"attention-{phase}.{each}.{key}", f"attention-{phase}.{each}")]
+    """Key and law of attention: of the family asked for, else of the family that was measured closest to the chip.
+
+    Closest: on the device before on its architecture before on all; at one distance, the kernels of this precision,
+    then the order of `PREFERRED_ATTENTION`.
+    """
+    narrow = LAW_PRECISION.get(precision, precision)
+    ranked = []
+    for order, each in enumerate((family,) if family else PREFERRED_ATTENTION):
+        for other, key in enumerate((f"attention-{phase}.{each}.{narrow}", f"attention-{phase}.{each}")):
+            law = calibration.laws.get(key)
+            level = _LEVELS.index(law.level) if law and law.level in _LEVELS and not family else 0
+            ranked.append((level, other, order, key))
+    keys = [key for *_, key in sorted(ranked)]
     if not family:
         keys.append(f"attention-{phase}")
     return find_law(calibration, chip, keys, f"a law for {phase} attention")
@@ -234,7 +245,7 @@ def _unfused(op: AttentionPrefill, chip: Chip, calibration: Calibration, context
 
 
 def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    _, law = attention_law(calibration, chip, "decode", context.attention, op.kv_precision)
+    law = _decode_law(op, chip, calibration, context)
     scores = attention.Scores(
         op.batch_count, 1.0, op.context_tokens, op.heads_count, op.kv_heads_count, op.key_dim_count, op.value_dim_count
     )
@@ -251,13 +262,25 @@ def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: 
     return _answer(time, chip, law, law.sigma, name, facts, peak_fact(chip, op.precision))
 
 
+def _decode_law(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> Law:
+    """The law of latent attention (one wide key head, narrower values) where it was measured, else the plain one."""
+    latent = op.kv_heads_count == 1 and op.key_dim_count != op.value_dim_count
+    for phase in ("decode-latent", "decode") if latent else ("decode",):
+        try:
+            return attention_law(calibration, chip, phase, context.attention, op.kv_precision)[1]
+        except MissingFact:
+            if phase == "decode":
+                raise
+    raise MissingFact(f"{chip.id}.efficiency.attention-decode")
+
+
 def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
     _, law = find_law(calibration, chip, (f"elementwise.{op.kind}", "elementwise"), "a law for element-wise work")
     figures = elementwise.elementwise_law(law, op.kind, context.fused)
     stream = elementwise.Stream(
         chip.need("memory_bandwidth_bytes_per_s", "time of element-wise work"),
         (chip.l2_bytes or 0.0) if context.resident_activations else 0.0,
-        (chip.unit_count or 0.0) * (chip.clock_hz or 0.0),
+        (chip.unit_count or 0.0) * (chip.clock_hz or 0.0) if is_gpu(chip) else 0.0,
     )
     moved = elementwise.elementwise_s(op.bytes, op.launches_count, figures, stream)
     flop_s = op.flop / chip.peak("fp32") if op.flop > 0 and chip.has_peak("fp32") else 0.0

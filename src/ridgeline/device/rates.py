@@ -34,6 +34,8 @@ class Rates:
 
 
 _FIELDS = {"unit_count": "unit_count", "clock_hz": "clock_hz", "l2_bytes": "cache_bytes"}
+# Kinds of chips that are GPUs: "edge" modules with figures of units are (Jetson).
+_GPU_KINDS = ("gpu", "edge")
 _BANDWIDTH = "memory_bandwidth_bytes_per_s"
 
 
@@ -50,9 +52,16 @@ def rates_of(chip: Chip, precision: str, why: str, stand_ins: Mapping[str, float
     return Rates(peak_flop_per_s=chip.peak(precision, why), bandwidth_bytes_per_s=chip.need(_BANDWIDTH, why), **found)
 
 
+def is_gpu(chip: Chip) -> bool:
+    """Whether its units are those that laws of tiles and streams were measured on (not cores, not whole arrays)."""
+    return chip.kind in _GPU_KINDS
+
+
 def has_units(chip: Chip, law: Law) -> bool:
-    """Whether units, clock and cache are known, of the chip or as assumed by the law."""
-    return all(getattr(chip, field) is not None or name in law.parameters for field, name in _FIELDS.items())
+    """Whether units, clock and cache of a GPU are known, of the chip or as assumed by the law."""
+    return is_gpu(chip) and all(
+        getattr(chip, field) is not None or name in law.parameters for field, name in _FIELDS.items()
+    )
 
 
 def rate_facts(chip: Chip, precision: str = "", *, tiled: bool = True) -> tuple[str, ...]:
@@ -89,7 +98,7 @@ def find_law(calibration: Calibration, chip: Chip, keys: Iterable[str], why: str
         if "launch_cycles" not in law.parameters or has_units(chip, law):
             return key, law
         without_figures = True
-    if without_figures:
+    if without_figures and is_gpu(chip):
         for field in _FIELDS:
             chip.need(field, why)
     raise MissingFact(f"{calibration.chip}.efficiency.{wanted[0]}", why)

@@ -211,8 +211,8 @@ def test_facts_and_formulas_are_collected(estimate: Callable[..., TrainingEstima
 
 
 def test_missing_attention_law_of_a_generation_is_said(estimate: Callable[..., TrainingEstimate]) -> None:
-    notes = estimate(replace(PLAIN, attention="fa1")).notes
-    assert any(note.kind == "missing" and "fa1" in note.text for note in notes)
+    notes = estimate(replace(PLAIN, attention="fa9")).notes
+    assert any(note.kind == "missing" and "fa9" in note.text for note in notes)
 
 
 def test_a_batch_smaller_than_the_data_degree_is_refused(estimate: Callable[..., TrainingEstimate]) -> None:
