@@ -38,7 +38,8 @@ def composed(text: Mapping[str, Reader] | Reader, build: TowerBuilder, *, vision
     """
 
     def read(config: Config) -> Shell:
-        section = config.section("text_config") if config.has("text_config") else config
+        nested = config.has("text_config") or not callable(text)
+        section = config.section("text_config") if nested else config
         section = _inherited(config, section)
         shell = (text if callable(text) else _chosen(text, section))(section)
         if section is not config:
