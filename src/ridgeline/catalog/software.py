@@ -36,6 +36,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "master": "master_bytes",
     "moments": "moment_bytes",
     "narrow_weights": "narrow_weights",
+    "flat_gradients": "flat_gradients",
     "sharding": "sharding",
     "recompute": "recompute",
     "cheap_recompute": "cheap_recompute",

@@ -38,7 +38,8 @@ class SoftwareProfile:
     fp32 for bf16), `reduce_precision` on the wire.
     `states`: "copy" keeps 16-bit weights beside the optimizer's fp32 master; "master-only" (FSDP) keeps the fp32
     shard alone and casts on gathering. `master_bytes` (0: pure 16-bit training) and `moment_bytes` (both Adam
-    moments) per parameter. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone (both orientations).
+    moments) per parameter. `flat_gradients`: the gradients of a layer are joined into one flat tensor (and cast
+    to the wire's format) after every micro-batch. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone (both orientations).
 
     Overlap: `tensor_overlap` "backward" hides the sum of input gradients (and gathering inputs again) behind the
     weight-gradient GEMM, "pipelined" also cuts the other tensor collectives into pieces that run with their GEMMs;
@@ -88,6 +89,7 @@ class SoftwareProfile:
     master_bytes: float = 4.0  # src: adam-fp32-master
     moment_bytes: float = 8.0  # src: adam-two-fp32-moments
     narrow_weights: bool = False
+    flat_gradients: bool = False
     sharding: Sharding = "zero1"
     recompute: Recompute = "none"
     cheap_recompute: bool = False

@@ -115,12 +115,17 @@ def accumulate(items: Sequence[Projection], shape: LayerShape, software: Softwar
     """Weight gradients of one micro-batch added to the buffer.
 
     A GEMM that adds reads the buffer once (its write is counted with it); a separate kernel reads gradient and
-    buffer and writes the buffer. Full sharding with a master shard alone keeps no whole buffer.
+    buffer and writes the buffer. With a master shard alone there is no whole buffer, but a flat tensor may have to be
+    joined from the gradients of all matrices (read, write) and cast for the wire (read, write).
     """
-    if software.states == "master-only":
+    if software.states == "copy":
+        kept = buffer_bytes(shape, software)
+        each = kept if software.fused_wgrad_accumulation else shape.stream_bytes + 2 * kept
+    elif software.flat_gradients:
+        wire = wire_bytes(shape, software)
+        each = 2 * shape.stream_bytes + (shape.stream_bytes + wire if wire != shape.stream_bytes else 0.0)
+    else:
         return []
-    kept = buffer_bytes(shape, software)
-    each = kept if software.fused_wgrad_accumulation else shape.stream_bytes + 2 * kept
     count = sum(item.weights_count for item in items) * shape.trainable_frac
     return _kept(_op("gradient accumulation", "accumulate", count * each, len(items)))
 
