@@ -123,7 +123,7 @@ def six_n_flop_per_token(parameters_count: float) -> float:
     return 2 * PASSES * parameters_count
 
 
-@formula(id="six-n-attention", sources=("chowdhery-2022-palm", "mosaicml-llm-foundry"))
+@formula(id="six-n-attention", sources=("chowdhery-2022-palm", "mosaic-llm-foundry-benchmarks"))
 def six_n_attention_flop_per_token(
     parameters_count: float, layers_count: float, width_count: float, sequence_tokens: float
 ) -> float:
@@ -147,7 +147,7 @@ def six_n_causal_flop_per_token(
     return six_n_flop_per_token(parameters_count) + scores
 
 
-@formula(id="megatron-flop", sources=("narayanan-2021-megatron",))
+@formula(id="megatron-flop", sources=("megatron-2021",))
 def megatron_flop_per_token(
     layers_count: float, hidden_count: float, vocab_count: float, sequence_tokens: float, layer_passes: float = PASSES
 ) -> float:
@@ -161,7 +161,7 @@ def megatron_flop_per_token(
     >>> abs(megatron_flop_per_token(L, h, V, s, layer_passes=4) / paper - 1) < 1e-12
     True
     """
-    layer = 24 * hidden_count**2 * (1 + sequence_tokens / (6 * hidden_count))  # src: narayanan-2021-megatron
+    layer = 24 * hidden_count**2 * (1 + sequence_tokens / (6 * hidden_count))  # src: megatron-2021
     return layer_passes * layers_count * layer + 2 * PASSES * hidden_count * vocab_count
 
 
