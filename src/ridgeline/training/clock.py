@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ridgeline.core import Breakdown, FrozenMap, leaf
+from ridgeline.core import Breakdown, leaf
 from ridgeline.device import KernelContext, kernels_count, op_time
+from ridgeline.device.settled import settled as settled
 from ridgeline.network import collective_time
 from ridgeline.specs import Calibration, SoftwareProfile, System
 from ridgeline.workload.ops import (
@@ -21,8 +22,6 @@ from ridgeline.workload.ops import (
     Op,
     Repeated,
 )
-
-_SETTLED_S = 1e-9  # src: rl-numerics (any kernel is long against it)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,9 @@ class Clock:
         self.calibration = settled(calibration)
         inner = system.levels[0].size_count if system.levels else 1
         self.domain_count = inner or system.devices_per_node_count
+        measured = system.chip.kind == "gpu"  # both figures were measured on GPUs alone
+        self.slowdown_frac = software.overlap_slowdown_frac if measured else 0.0
+        self.spread_sigma_frac = software.spread_sigma_frac if measured else 0.0
         self.levels: set[str] = set()
         self._context = KernelContext(attention=attention_family(calibration, software), fused=software.fused_kernels)
         self._known: dict[Op, Timed] = {}
@@ -179,22 +181,6 @@ _EXCHANGES: dict[str, str] = {
     "weight": "weight exchange",
     "pipeline": "pipeline exchange",
 }
-
-
-@lru_cache(maxsize=64)
-def settled(calibration: Calibration) -> Calibration:
-    """The laws of a chip that has been busy for long: its clock has come down to what its power allows.
-
-    Product laws lower the clock with the length of a kernel, as in a benchmark that rests in between; a training
-    step never rests, so the full reduction holds however short its kernels are.
-    """
-    laws = {
-        key: replace(law, parameters=FrozenMap({**law.parameters, "sustained_s": _SETTLED_S}))
-        if "sustained_s" in law.parameters
-        else law
-        for key, law in calibration.laws.items()
-    }
-    return replace(calibration, laws=FrozenMap(laws))
 
 
 def attention_family(calibration: Calibration, software: SoftwareProfile) -> str:

@@ -31,8 +31,8 @@ def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cloc
         shared_s += hide(works, "gradient exchange", bucketed_exposed_s, window_s, buckets)
     if software.gather_overlap:
         shared_s += hide(works, "weight exchange", bucketed_exposed_s, phases.forward_s, buckets)
-    if shared_s > 0 and software.overlap_slowdown_frac > 0:
-        slowed_s = shared_s * software.overlap_slowdown_frac
+    if shared_s > 0 and clock.slowdown_frac > 0:
+        slowed_s = shared_s * clock.slowdown_frac
         add(works, Work("slowed by exchange", slowed_s, 0.0, 0.0, "", (software.fact_id("overlap_slowdown_frac"),)))
     for work in _optimizer(local, plan, clock).values():
         add(works, work)

@@ -136,10 +136,8 @@ def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backwar
     if software.context_overlap:
         attention_s = total_s(works, "attention")
         shared_s += hide(works, "context exchange", pipelined_exposed_s, attention_s, plan.context_count)
-    if shared_s > 0 and software.overlap_slowdown_frac > 0:
-        _extra(
-            works, "slowed by exchange", shared_s * software.overlap_slowdown_frac, software, "overlap_slowdown_frac"
-        )
+    if shared_s > 0 and clock.slowdown_frac > 0:
+        _extra(works, "slowed by exchange", shared_s * clock.slowdown_frac, software, "overlap_slowdown_frac")
     _add_launches(works, [item for item in ops if _routed(item)], times, clock)
     return works
 
@@ -155,7 +153,7 @@ def _add_conditions(works: Works, products_s: float, plan: TrainingPlan, clock: 
     real = software.real_data_frac.get(chip.architecture, 1.0)
     if real < 1:
         _extra(works, "power of real values", products_s * (1.0 / real - 1.0), software, "real_data_frac")
-    excess = slowest_excess_frac(software.spread_sigma_frac, plan.devices_count)
+    excess = slowest_excess_frac(clock.spread_sigma_frac, plan.devices_count)
     if excess > 0:
         _extra(works, "slowest device", total_s(works, *_CLOCKED) * excess, software, "spread_sigma_frac")
 
@@ -222,9 +220,7 @@ def _add_full_sharding(
         for work in clock.works(ops, count).values():
             add(works, work)
         hidden_s = hide(works, "sharding exchange", lambda c, w, n: w, exposed_s, 1.0)
-        _extra(
-            works, "slowed by exchange", hidden_s * software.overlap_slowdown_frac, software, "overlap_slowdown_frac"
-        )
+        _extra(works, "slowed by exchange", hidden_s * clock.slowdown_frac, software, "overlap_slowdown_frac")
 
 
 def sharding_exchanges(

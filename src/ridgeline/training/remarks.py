@@ -20,6 +20,8 @@ def _software(job: TrainingJob) -> Iterator[Note]:
     if software.assumed:
         facts = tuple(software.fact_id(name) for name in software.assumed)
         yield Note("assumed", f"{software.name or software.id}: {len(facts)} figures are assumed, with ranges", facts)
+    if job.system.chip.kind != "gpu":
+        yield Note("not-modelled", "spread between devices and the cost of overlap are known for GPUs only")
     wanted = software.attention
     if wanted not in ("unfused", "best") and attention_family(job.calibration, software) != wanted:
         text = f"no law for attention kernels {wanted!r} on {job.system.chip.id}; those that it prefers are used"

@@ -147,7 +147,7 @@ def _hide_sends(found: Works, steady_frac: float, window_s: float, clock: Clock)
     share = hidden_s / work.time_s
     add(found, Work(f"{work.name} hidden", -hidden_s, -share * work.doubt_s, 0.0, "", ()))
     field = "overlap_slowdown_frac"
-    slowed_s = hidden_s * clock.software.overlap_slowdown_frac
+    slowed_s = hidden_s * clock.slowdown_frac
     add(found, Work("slowed by exchange", slowed_s, 0.0, 0.0, "", (clock.software.fact_id(field),)))
 
 
