@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeline.catalog import Catalog, load_catalog
-from ridgeline.network import collective_time, tiers
+from ridgeline.network import collective_time, collective_times_s, tiers
 from ridgeline.network.collectives import protocol_switch_s, saturating_transfer_s
 from ridgeline.specs import Calibration, RankGroup, System
 
@@ -90,3 +90,14 @@ def test_kernels_give_the_same_on_arrays_and_floats(values: list[float], power: 
     many = protocol_switch_s(array / 1e9, saturating_transfer_s(array, 1e11, 1e6, power), 8.0)
     one = [protocol_switch_s(v / 1e9, saturating_transfer_s(v, 1e11, 1e6, power), 8.0) for v in values]
     assert many == pytest.approx(one, rel=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(kind=kinds, machine=machines, values=st.lists(st.floats(0.0, 1e10), min_size=1, max_size=8), group=groups)
+def test_array_path_and_scalar_path_agree(kind: str, machine: str, values: list[float], group: RankGroup) -> None:
+    system = SYSTEMS[machine]
+    many = collective_times_s(kind, np.array(values), group, system, LAWS)
+    one = [seconds(kind, value, group, system) if value >= 1.0 or value == 0.0 else None for value in values]
+    assert [m for m, o in zip(many, one, strict=True) if o is not None] == pytest.approx(
+        [o for o in one if o is not None], rel=1e-9
+    )

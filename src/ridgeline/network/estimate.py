@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ridgeline.errors import BadPlan
 from ridgeline.network.algorithms import Algorithm, algorithms, peer_algorithms
-from ridgeline.network.collectives import saturating_transfer_s
+from ridgeline.network.collectives import protocol_switch_s, saturating_transfer_s, slowest_tier_s
 from ridgeline.network.laws import law_for, peer_law
 from ridgeline.network.topology import Tier, tiers
 from ridgeline.specs import Calibration, Law, RankGroup, System
@@ -90,10 +93,7 @@ def collective_time(
     """
     if group.size_count == 1 or message_bytes <= 0:
         return _NOTHING
-    key = (kind, group.size_count, group.stride_count, id(system), id(calibration), peer_kernels)
-    entry = _ROUTES.get(key)
-    if entry is None:
-        entry = _remember(key, kind, group, system, calibration)
+    entry = _entry(kind, group, system, calibration, peer_kernels)
     best_s = math.inf
     best: _Route | None = None
     for low, high, sharpness in entry[2]:
@@ -117,6 +117,55 @@ def collective_time(
         model=best.model,
         uses=best.uses,
     )
+
+
+def collective_times_s(
+    kind: str,
+    messages_bytes: npt.NDArray[np.float64],
+    group: RankGroup,
+    system: System,
+    calibration: Calibration,
+) -> npt.NDArray[np.float64]:
+    """`collective_time(...).time_s` for an array of message sizes [B], through the array kernels.
+
+    >>> import numpy as np
+    >>> from ridgeline.specs import Chip, NetworkLevel
+    >>> link = NetworkLevel(name="nvlink", kind="switch", link="nvlink4", size_count=8,
+    ...                     oneway_bytes_per_s=450e9, latency_s=1e-6)
+    >>> node = System(id="x", name="", chip=Chip(id="c"), devices_per_node_count=8, levels=(link,))
+    >>> sizes = np.array([0.0, 1e6])
+    >>> many = collective_times_s("all_gather", sizes, RankGroup(size_count=8), node, Calibration(chip="c"))
+    >>> one = collective_time("all_gather", 1e6, RankGroup(size_count=8), node, Calibration(chip="c"))
+    >>> bool(many[0] == 0.0), bool(abs(many[1] / one.time_s - 1) < 1e-12)
+    (True, True)
+    """
+    messages = np.asarray(messages_bytes, dtype=np.float64)
+    if group.size_count == 1:
+        return np.zeros_like(messages)
+    sizes = np.maximum(messages, 1.0)
+    best = np.full_like(sizes, np.inf)
+    for low, high, sharpness in _entry(kind, group, system, calibration, "")[2]:
+        times = protocol_switch_s(_route_array(low, sizes), _route_array(high, sizes), sharpness)
+        best = np.minimum(best, times)
+    return np.where(messages > 0, best, 0.0)
+
+
+def _route_array(route: _Route, sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    longest: npt.NDArray[np.float64] | None = None
+    for stage in route.stages:
+        sent = stage.sent_frac * sizes
+        stage_s = sent / stage.oneway_bytes_per_s
+        if stage.half_bytes > 0.0:
+            stage_s = saturating_transfer_s(sent, stage.oneway_bytes_per_s, stage.half_bytes, stage.half_power)
+        longest = stage_s if longest is None else slowest_tier_s(longest, stage_s, _TIER_SHARPNESS)
+    return route.fixed_s + (np.zeros_like(sizes) if longest is None else longest)
+
+
+def _entry(kind: str, group: RankGroup, system: System, calibration: Calibration, peer_kernels: str) -> _Entry:
+    """The routes of one group, made once."""
+    key = (kind, group.size_count, group.stride_count, id(system), id(calibration), peer_kernels)
+    found = _ROUTES.get(key)
+    return found if found is not None else _remember(key, kind, group, system, calibration)
 
 
 def _route_s(route: _Route, message_bytes: float) -> float:
