@@ -1,4 +1,4 @@
-"""Measured convolution and batch-normalisation kernels against the laws: what the calibration rests on, how well it fits.
+"""Measured convolution and batch-normalisation kernels against the laws: what the calibration rests on.
 
 Times are published ones (see the sources pytorch-channels-last-kernels and tvm-cutlass-kernels in the catalogue).
 """
