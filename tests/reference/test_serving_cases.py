@@ -14,7 +14,7 @@ from ridgeline.catalog import load_catalog
 from ridgeline.errors import OutOfMemory
 from ridgeline.intake import transformer_from_config
 from ridgeline.serving import ServingJob, capacity, estimate_serving, estimate_static_batch
-from ridgeline.serving.step import op_bytes
+from ridgeline.serving.work import op_bytes
 from ridgeline.specs import EngineProfile, Load, ServingPlan
 from ridgeline.workload.engine_step import Step
 from ridgeline.workload.inference import inference_ops

@@ -9,10 +9,12 @@ from functools import lru_cache
 from ridgeline.core import Breakdown, combine_correlated, combine_independent, leaf, quadrature, total
 from ridgeline.core import model as formula
 from ridgeline.device import KernelContext, OpTime, kernels_count, op_time
-from ridgeline.device.settled import settled
+from ridgeline.device.settled import unthrottled
 from ridgeline.network import CollectiveTime, collective_time
+from ridgeline.serving.heat import Heat
 from ridgeline.serving.job import ServingJob
-from ridgeline.specs import Calibration, Chip, EngineProfile, System, bytes_per_element
+from ridgeline.serving.work import op_bytes, op_flop
+from ridgeline.specs import Calibration, Chip, EngineProfile, System
 from ridgeline.workload.engine_step import Step
 from ridgeline.workload.inference import inference_ops
 from ridgeline.workload.ops import (
@@ -88,13 +90,15 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
 
     Sum of kernels and collectives of one device (or, with pipeline parallelism, of one micro-batch on its way through
     all stages: each stage works on another micro-batch meanwhile, so `step` is divided by their number), the wait of
-    the slowest stage, launches that do not run ahead, and the host's own time, of which `host_hidden_frac` of the
-    shorter of host and device is hidden: an explicit negative leaf.
+    the slowest stage, launches that do not run ahead, the lower clock that power leaves under a steady stream of such
+    steps, and the host's own time, of which `host_hidden_frac` of the shorter of host and device is hidden: an explicit
+    negative leaf.
     """
     batches = micro_batches_count(job, step)
     working = batches / job.plan.pipeline_count
     share = step.divided(batches)
-    calibration = settled(job.calibration)
+    calibration = unthrottled(job.calibration)
+    heat = Heat()
     contexts = {phase: kernel_context(job.engine, calibration, phase) for phase in ("prefill", "decode")}
     parts: dict[str, list[Breakdown]] = {name: [] for name in _GROUPS}
     sigmas: dict[str, list[tuple[float, float]]] = {"kernels": [], "collectives": []}
@@ -118,10 +122,11 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
         shares.append(
             OpShare(name=op.name, count=item.count, time_s=time_s, bound=kernel.bound, limiter=kernel.limiter)
         )
+        heat.add(op, item.count, kernel, job)
         launches += item.count * kernels_count(op, context)
         flop += item.count * op_flop(op)
         moved += item.count * op_bytes(op)
-    tree, device_s = _tree(job, step, parts, launches)
+    tree, device_s = _tree(job, step, parts, launches, heat)
     return StepTime(
         tree=tree,
         sigma=_sigma(job.engine, tree, sigmas),
@@ -146,34 +151,9 @@ def _group_of(op: ComputeOp) -> str:
     return "attention" if isinstance(op, (AttentionDecode, AttentionPrefill)) else "element-wise"
 
 
-def op_flop(op: ComputeOp) -> float:
-    """Operations of one kernel; attention counts the pairs of query and key that it needs."""
-    if isinstance(op, AttentionPrefill):
-        return attention_flop(op)
-    if isinstance(op, AttentionDecode):
-        pairs = op.batch_count * op.context_tokens * op.heads_count
-        return 2.0 * pairs * (op.key_dim_count + op.value_dim_count)
-    return op.flop
-
-
-def attention_flop(op: AttentionPrefill) -> float:
-    """Operations of scores and weighted values of a prefill: half of the new square where it is causal."""
-    seen = op.key_tokens - (op.query_tokens - 1.0) / 2.0 if op.causal else op.key_tokens
-    for bound in (op.window_tokens, op.selected_tokens):
-        seen = min(seen, float(bound)) if bound is not None else seen
-    pairs = op.batch_count * op.query_tokens * seen * op.heads_count
-    return 2.0 * pairs * (op.key_dim_count + op.value_dim_count)
-
-
-def op_bytes(op: ComputeOp) -> float:
-    """Compulsory memory traffic of one kernel."""
-    if isinstance(op, AttentionPrefill):
-        width = bytes_per_element(op.precision) * (op.key_dim_count + op.value_dim_count)
-        return op.batch_count * width * (op.heads_count * op.query_tokens + op.kv_heads_count * op.key_tokens)
-    return op.bytes
-
-
-def _tree(job: ServingJob, step: Step, parts: dict[str, list[Breakdown]], launches: float) -> tuple[Breakdown, float]:
+def _tree(
+    job: ServingJob, step: Step, parts: dict[str, list[Breakdown]], launches: float, heat: Heat
+) -> tuple[Breakdown, float]:
     """Step tree and the time during which the device is busy."""
     engine = job.engine
     groups = [total(name, "s", found) for name, found in parts.items() if found]
@@ -187,6 +167,10 @@ def _tree(job: ServingJob, step: Step, parts: dict[str, list[Breakdown]], launch
         uses = (engine.fact_id("kernel_floor_s"),)
         waits.append(leaf("launches", launched_s - kernels_s, "s", model="launch-bound", uses=uses))
     device_s = kernels_s + math.fsum(wait.value for wait in waits)
+    slower_s = heat.slower_s(device_s, job)
+    if slower_s > 0:
+        waits.append(leaf("lower clock", slower_s, "s", model="sustained-clock"))
+        device_s += slower_s
     host_s = host_time_s(job, step)
     host_uses = (engine.fact_id("host_step_s"), engine.fact_id("host_sequence_s"))
     ends = [leaf("host", host_s, "s", model="host-time", uses=host_uses)] if host_s > 0 else []

@@ -94,7 +94,8 @@ def _layer_ops(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[O
     tokens = setting.group.tokens
     norms = layer.norms_count
     passes = _NORM_PASSES if setting.engine.fused_epilogues else _ADD_NORM_PASSES
-    moved = norms * passes * tokens * stack.hidden_count * setting.wide_bytes
+    width = (passes - 1.0) * setting.wide_bytes + _fed_bytes(layer, "column", setting)
+    moved = norms * tokens * stack.hidden_count * width
     yield small_kernel("norm", "norm", moved, norms, setting), 1.0
     for group in _fused(layer.linears, setting.engine.fused_projections):
         if group[0].role != "expert":
@@ -162,11 +163,23 @@ def _activation(layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
     # A product can finish one branch of a gated activation, not the other.
     if layer.activation_count <= 0 or (setting.engine.fused_epilogues and not layer.gated):
         return
-    passes = 3.0 if layer.gated else 2.0  # src: rl-derivation
+    branches = 2.0 if layer.gated else 1.0
     share = layer.activation_count / _mlp_degree(layer, setting.plan)
     tokens = setting.whole.tokens if layer.experts_count else setting.group.tokens
-    moved = passes * tokens * share * setting.wide_bytes
+    moved = tokens * share * (branches * setting.wide_bytes + _fed_bytes(layer, "row", setting))
     yield small_kernel("activation", "activation", moved, 1.0, setting), 1.0
+
+
+def _fed_bytes(layer: Layer, split: str, setting: Setting) -> float:
+    """Bytes an element of what a norm (before column splits) or an activation (before row splits) writes: that of the
+    products it feeds where the kernel quantises as well, else that of hidden states."""
+    fed = [
+        linear for linear in layer.linears if linear.split == split and linear.role in ("mlp", "expert", "attention")
+    ]
+    if not fed or not setting.engine.fused_quantisation:
+        return setting.wide_bytes
+    stored = weight_precision(fed[-1], setting.model, setting.plan)
+    return min(setting.wide_bytes, bytes_per_element(math_precision(stored, setting.plan)))
 
 
 def _mlp_degree(layer: Layer, plan: ServingPlan) -> int:

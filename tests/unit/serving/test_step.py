@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from ridgeline.core import FrozenMap
+from ridgeline.device.settled import sustained_clock_frac, unthrottled
 from ridgeline.serving import step_time
+from ridgeline.serving.heat import Heat, lower_clock_s
 from ridgeline.serving.step import imbalance_frac
 from ridgeline.specs import EngineProfile, ServingPlan
 from ridgeline.workload.engine_step import Step
@@ -89,3 +94,17 @@ def test_one_request_passes_all_stages_one_after_another(toy):
     assert staged.time_s == pytest.approx(alone.time_s + staged.tree.value_of("pipeline send"))
     assert staged.moved_bytes == pytest.approx(alone.moved_bytes / 4)
     assert staged.device_s == pytest.approx(staged.time_s / 4)
+
+
+def test_the_clock_falls_with_the_square_of_the_work_of_a_step(toy):
+    """Endless products keep 80 % of the clock: a step with the matrix units busy half of the time loses a sixteenth."""
+    assert lower_clock_s(1.0, 0.5, 0.8) == pytest.approx(0.25 * 0.25)
+    law = toy.roof.laws["gemm.bf16"]
+    capped = replace(law, parameters=FrozenMap({**law.parameters, "sustained_frac": 0.8}))
+    calibration = replace(toy.roof, laws=FrozenMap({**toy.roof.laws, "gemm.bf16": capped}))
+    assert sustained_clock_frac(calibration, toy.chip, "bf16") == 0.8
+    assert sustained_clock_frac(toy.roof, toy.chip, "bf16") == 1.0
+    assert unthrottled(calibration).laws["gemm.bf16"].parameters["sustained_frac"] == 1.0
+    heat = Heat(busy_s={"bf16": 0.5}, bound_s=1.0)
+    assert heat.slower_s(1.0, toy.job(calibration=calibration)) == pytest.approx(0.0625)
+    assert heat.slower_s(1.0, toy.job()) == 0.0

@@ -312,3 +312,11 @@ def test_activations_are_narrowed_before_each_product_unless_fused():
     # Inputs of q+k+v, o, gate+up are as wide as the hidden state, that of down as the inner width; 2 bytes in, 1 out.
     assert casts == {8 * HIDDEN * 3: 3 * LAYERS, 8 * INNER * 3: LAYERS}
     assert not [op for op, _ in found(inference_ops(model(), plan, BARE, step), Elementwise) if op.kind == "cast"]
+
+
+def test_norms_and_activations_write_what_the_next_product_reads():
+    plan = ServingPlan(weight_precision="fp8", activation_precision="fp8")
+    step = Step(decode_count=8, context_tokens=10)
+    moved = {op.name: op.bytes for op, _ in found(inference_ops(model(), plan, BARE, step), Elementwise)}
+    assert moved["norm"] == 2 * 8 * HIDDEN * (3 * 2 + 1)  # hidden state and residual in, residual out, 8 bits out
+    assert moved["activation"] == 8 * INNER * (2 * 2 + 1)
