@@ -59,6 +59,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "overlap_slowdown": "overlap_slowdown_frac",
     "spread_sigma": "spread_sigma_frac",
     "release_spread": "release_sigma",
+    "expert_spread": "expert_sigma",
 }
 _BY_ARCHITECTURE = "real_data."
 

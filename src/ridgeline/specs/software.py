@@ -58,7 +58,8 @@ class SoftwareProfile:
     `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes.
     Conditions: `overlap_slowdown_frac` of the time that compute and communication share; `spread_sigma_frac` between
     devices of one kind; `real_data_frac` by architecture: rate on real values over rate on the benchmark's.
-    `release_sigma`: how much one configuration has moved between neighbouring releases (log standard deviation).
+    `release_sigma`: how much one configuration has moved between neighbouring releases (log standard deviation);
+    `expert_sigma`: more of the same for mixtures of experts.
     """
 
     id: str
@@ -113,6 +114,7 @@ class SoftwareProfile:
     spread_sigma_frac: float = 0.0
     real_data_frac: FrozenMap[str, float] = field(default_factory=FrozenMap)
     release_sigma: float = 0.0
+    expert_sigma: float = 0.0
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
     assumed: tuple[str, ...] = ()
 

@@ -177,7 +177,8 @@ def _sigma(terms: list[Work], clock: Clock) -> float:
         family[0] += work.time_s
         family[1] += work.doubt_s
     pairs = [(max(time_s, 0.0), doubt_s / time_s if time_s > 0 else 0.0) for time_s, doubt_s in families.values()]
-    return quadrature(combine_independent(pairs), clock.software.release_sigma)
+    experts = clock.software.expert_sigma if "expert products" in families else 0.0
+    return quadrature(combine_independent(pairs), clock.software.release_sigma, experts)
 
 
 def _peak_facts(job: TrainingJob) -> tuple[str, ...]:
