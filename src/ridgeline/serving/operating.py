@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ridgeline.core import Breakdown, total
 from ridgeline.core import model as formula
 from ridgeline.serving.job import ServingJob
-from ridgeline.serving.step import StepTime, step_time
+from ridgeline.serving.step import StepTime, micro_batches_count, step_time
 from ridgeline.workload.engine_step import Step
 
 
@@ -227,14 +227,15 @@ def batch_point(job: ServingJob, batch_count: float) -> Point:
 def static_point(job: ServingJob, batch_count: float) -> Point:
     """A static batch: all prompts are read (in as many steps as the token budget asks), then all decode to the end.
 
+    Prompts above the budget are cut where the engine cuts prompts. Steps of one micro-batch follow each other through
+    the stages of a pipeline: n of them take (n + stages - 1) / stages times the way of one.
+
     Decode steps are linear in the context, so that at the mean context stands for all. e2e = prompts + (out - 1) steps;
     rate = batch / e2e; no request leaves early.
     """
     if not job.generates:
         return batch_point(job, batch_count)
-    together, passes = _passes(job, batch_count)
-    reading = step_time(job, prompt_step(job, together))
-    first_s = passes * reading.time_s
+    reading, passes, first_s = _reading(job, batch_count)
     further = max(0.0, job.load.output_tokens - 1.0)
     if further <= 0:
         mix: tuple[tuple[float, StepTime], ...] = ((1.0, reading),)
@@ -255,6 +256,29 @@ def static_point(job: ServingJob, batch_count: float) -> Point:
         step_s=whole_s / (further + passes),
         mix=mix,
     )
+
+
+def _reading(job: ServingJob, batch_count: float) -> tuple[StepTime, float, float]:
+    """How the prompts of a static batch are read: one step, how many of them, and the time of all."""
+    if job.engine.mixed_steps and job.prompt_tokens > job.max_batch_tokens:
+        pieces = math.ceil(job.prompt_tokens / job.max_batch_tokens)
+        passes = batch_count * pieces
+        piece = job.prompt_tokens / pieces
+        step = Step(
+            prompt_count=1.0,
+            prompt_tokens=piece,
+            cached_tokens=(job.prompt_tokens - piece) / 2,
+            finishing_count=1.0 / pieces,
+            encoder_tokens=job.encoder_tokens,
+        )
+    else:
+        together, passes = _passes(job, batch_count)
+        step = prompt_step(job, together)
+    reading = step_time(job, step)
+    if micro_batches_count(job, step) > 1.0:
+        return reading, passes, passes * reading.time_s
+    stages = float(job.plan.pipeline_count)
+    return reading, passes, (passes + stages - 1.0) / stages * reading.time_s
 
 
 def _passes(job: ServingJob, batch_count: float) -> tuple[float, float]:

@@ -175,7 +175,8 @@ def test_llama_cpp_splits_layers_over_devices(catalog: Catalog) -> None:
     )
     (plan,) = made.layouts.plans
     assert (plan.tensor_count, plan.pipeline_count, plan.weight_precision) == (1, 4, "q4_k_m")
-    assert made.load.static_batch and made.load.output_tokens == 512
+    assert made.load.static_batch
+    assert made.load.output_tokens == 512
 
 
 @pytest.mark.parametrize(
