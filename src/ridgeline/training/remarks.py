@@ -38,6 +38,8 @@ def _model(job: TrainingJob) -> Iterator[Note]:
     layers = [run.layer for stack in job.model.stacks for run in stack.runs]
     if job.model.mtp_parameters_count:
         yield Note("not-modelled", "multi-token-prediction layers take no part in the step")
+    if job.plan.trainable_frac < 1:
+        yield Note("not-modelled", "adapters of partial training: their own small products are left out")
     if any(layer.experts_count for layer in layers):
         yield Note("not-modelled", "experts are taken to be evenly loaded")
     if any(isinstance(mixer, Recurrence) for layer in layers for mixer in layer.mixers):
