@@ -45,6 +45,7 @@ def test_an_example_prints_a_ranked_table(path: Path, capsys: pytest.CaptureFixt
     header = max(index for index, line in enumerate(lines) if line.startswith("#"))
     assert "machine" in lines[header]
     assert "layout" in lines[header]
+    assert lines[header].endswith(("own MUSD", "own kUSD", "own USD", "weights")), "a column was cut off"
     assert re.match(r"1 +\S", lines[header + 1])
     assert any("layouts rejected" in line for line in lines[-3:])
     assert any(line.startswith("rests on") for line in lines[:6]), "assumed figures belong in the first lines"

@@ -9,8 +9,7 @@ import datetime
 import json
 import math
 import sys
-
-from golden import RECORDED, figures, recorded, scenarios
+from pathlib import Path
 
 TOLERANCE = 0.005
 
@@ -20,6 +19,9 @@ def main() -> int:
     if len(sys.argv) != 2 or len(sys.argv[1].split()) < 2:
         print(__doc__)
         return 2
+    sys.path.insert(0, str(Path(__file__).parent))
+    from golden import RECORDED, figures, recorded, scenarios
+
     old = recorded()
     answers = {name: figures(scenario) for name, scenario in scenarios().items()}
     for name, found in answers.items():

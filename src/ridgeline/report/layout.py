@@ -26,7 +26,7 @@ def table(*columns: str, left: Iterable[int] = (), flexible: Iterable[int] = (),
             justify="left" if index in lefts else "right",
             no_wrap=index not in wrapping,
             overflow="fold",
-            min_width=19 if index in wrapping else None,
+            min_width=16 if index in wrapping else None,
         )
     return found
 

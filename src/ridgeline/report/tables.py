@@ -44,7 +44,7 @@ def training_table(rows: Sequence[AnswerRow]) -> Table:
         f"rent {money_name}",
         f"own {money_name}",
         left=(1, 2),
-        flexible=(2,),
+        flexible=(1, 2),
     )
     for row, item in found:
         rent, own = _prices(item)
@@ -67,7 +67,6 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
     """Rank, machine, layout, latencies, throughput, money and energy per million tokens."""
     found = [(row, row.found) for row in rows if isinstance(row.found, ServingRow)]
     generates = any(item.estimate.output_tokens_per_s.best > 0 for _, item in found)
-    what = "out" if generates else "in"
     lines = table(
         "#",
         "machine",
@@ -75,12 +74,12 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
         "TTFT p95" if generates else "p95",
         *(("TPOT p95",) if generates else ()),
         "load",
-        f"{what} tok/s (80 %)" if generates else "requests/s (80 %)",
-        f"USD/M tok {what}",
+        "out tok/s (80 %)" if generates else "requests/s (80 %)",
+        "USD/M tok",
         "J/tok",
         "weights",
         left=(1, 2),
-        flexible=(2,),
+        flexible=(1, 2),
     )
     for row, item in found:
         estimate = item.estimate
@@ -94,7 +93,7 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
             ranged(estimate.output_tokens_per_s if generates else estimate.requests_per_s),
             _amount(None if item.usd_per_mtoken is None else item.usd_per_mtoken.best, 1.0),
             _amount(None if item.j_per_token is None else item.j_per_token.best, 1.0),
-            f"{estimate.memory.value_of('weights') / 1e9:.3g}/{estimate.memory_available_bytes / 1e9:.0f} GB",
+            f"{estimate.memory.value_of('weights') / 1e9:.0f}/{estimate.memory_available_bytes / 1e9:.0f} GB",
         )
     return lines
 

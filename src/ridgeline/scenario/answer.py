@@ -12,6 +12,7 @@ from ridgeline.errors import CatalogError
 from ridgeline.scenario.load import Scenario
 from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.search import Infeasible, SearchResult, ServingRow, TrainingRow
+from ridgeline.specs import bytes_per_element
 
 _DAY_S = 86400.0
 _JOULE_PER_KILOWATT_HOUR = 3.6e6
@@ -20,11 +21,12 @@ LEANING = ("assumed", "secondary", "unsourced")
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """One ranked machine; `found` is the search's row with its estimates, trees and intervals."""
+    """One ranked machine; `found` is the row of the search (estimates, trees, intervals), `layout` a short text."""
 
     rank: int
     found: TrainingRow | ServingRow
     leans: tuple[Fact, ...]
+    layout: str
 
     @property
     def system(self) -> str:
@@ -35,11 +37,6 @@ class AnswerRow:
     def devices(self) -> int:
         """Devices that are there and paid."""
         return self.found.devices_count
-
-    @property
-    def layout(self) -> str:
-        """The layout in a few letters."""
-        return self.found.plan.label()
 
     @property
     def run_s(self) -> Interval | None:
@@ -115,7 +112,7 @@ class PlanAnswer:
     def of(cls, scenario: Scenario, result: SearchResult[Any], notes: Iterable[Note] = ()) -> PlanAnswer:
         """The answer around a search result."""
         rows = tuple(
-            AnswerRow(rank, found, leaning_facts(scenario.catalog, row_uses(found)))
+            AnswerRow(rank, found, leaning_facts(scenario.catalog, row_uses(found)), layout_text(scenario, found))
             for rank, found in enumerate(result.rows, start=1)
         )
         return cls(
@@ -165,6 +162,16 @@ class PlanAnswer:
             }
         )
         return dict(data)
+
+
+def layout_text(scenario: Scenario, found: TrainingRow | ServingRow) -> str:
+    """The layout in a few letters; weights of a quantised checkpoint are named by their narrowest format."""
+    label = found.plan.label()
+    serve, stored = scenario.file.workload.serve, scenario.model.precisions
+    if serve is None or serve.precision is not None or not stored:
+        return label
+    narrowest = min(stored.values(), key=bytes_per_element)
+    return label.replace(" w-", f" w-{narrowest}+", 1) if f" w-{narrowest} " not in label else label
 
 
 def row_uses(found: TrainingRow | ServingRow) -> tuple[str, ...]:
