@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ridgeline.specs import EngineProfile, ServingPlan, Transformer, bytes_per_element
-from ridgeline.workload.ops import Elementwise, ElementwiseKind, Op
+from ridgeline.workload.ops import Elementwise, ElementwiseKind, Gemm, Op
 from ridgeline.workload.placement import wide_precision
 
 
@@ -67,15 +67,16 @@ class Setting:
     @property
     def wide_bytes(self) -> float:
         """Bytes of one element of a hidden state."""
-        return bytes_per_element(wide_precision(self.plan))
+        return bytes_per_element(self.engine.hidden_precision or wide_precision(self.plan))
 
 
 def small_kernel(
     name: str, kind: ElementwiseKind, moved: float, launches: float, setting: Setting, flop: float = 0.0
 ) -> Elementwise:
     """A memory-bound kernel of a layer: `moved` bytes in as many launches as the engine's fusion leaves."""
-    count = launches * setting.engine.launches_frac
-    return Elementwise(name=name, kind=kind, bytes=moved, launches_count=count, flop=flop)
+    engine = setting.engine
+    count = launches * engine.launches_frac
+    return Elementwise(name=name, kind=kind, bytes=moved * engine.traffic_frac, launches_count=count, flop=flop)
 
 
 def quantise_ops(elements: float, precision: str, setting: Setting) -> Iterator[tuple[Op, float]]:
@@ -83,3 +84,15 @@ def quantise_ops(elements: float, precision: str, setting: Setting) -> Iterator[
     narrow = bytes_per_element(precision)
     if narrow < setting.wide_bytes and not setting.engine.fused_quantisation:
         yield small_kernel("quantise", "cast", elements * (setting.wide_bytes + narrow), 1.0, setting), 1.0
+
+
+def expand_ops(product: Gemm, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """`product` as the engine runs it: narrow weights may be written out in the wide format before it."""
+    stored, wide = bytes_per_element(product.weight_precision), bytes_per_element(product.math_precision)
+    rows = setting.engine.expand_rows_count
+    if rows <= 0 or product.m <= rows or stored >= wide:
+        yield product, 1.0
+        return
+    moved = product.n * product.k * (stored + wide)
+    yield Elementwise(name="expand weights", kind="cast", bytes=moved, launches_count=1.0), 1.0
+    yield replace(product, weight_precision=product.math_precision), 1.0

@@ -20,7 +20,7 @@ from ridgeline.specs import (
     Transformer,
     bytes_per_element,
 )
-from ridgeline.workload.engine_step import Setting, Step, quantise_ops, small_kernel
+from ridgeline.workload.engine_step import Setting, Step, expand_ops, quantise_ops, small_kernel
 from ridgeline.workload.inference_moe import expert_ops
 from ridgeline.workload.mixers import mixer_ops
 from ridgeline.workload.ops import Collective, Elementwise, Gemm, Op, Repeated
@@ -103,7 +103,7 @@ def _layer_ops(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[O
             if rows > 0:
                 product = _gemm(group, setting, rows, _label(group))
                 yield from quantise_ops(product.m * product.k, product.activation_precision, setting)
-                yield product, 1.0
+                yield from expand_ops(product, setting)
     yield from mixer_ops(layer, setting)
     yield from expert_ops(layer, stack.hidden_count, setting)
     yield from _activation(layer, setting)
