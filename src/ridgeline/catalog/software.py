@@ -27,6 +27,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "fused_permute": "fused_permute",
     "network_fusion": "network_fusion",
     "channels_last": "channels_last",
+    "channels_last_wide": "channels_last_wide",
     "fused_optimizer": "fused_optimizer",
     "loss": "loss",
     "dropout": "dropout",

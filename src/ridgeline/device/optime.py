@@ -294,7 +294,8 @@ def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context:
 
 def _convolution(op: Convolve, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
     """An implicit product; with small groups, direct kernels on the vector units where those are faster."""
-    _, own = find_law(calibration, chip, ("convolution",), "a law for convolutions")
+    key = LAW_PRECISION.get(op.math_precision, op.math_precision)
+    _, own = find_law(calibration, chip, (f"convolution.{key}", "convolution"), "a law for convolutions")
     figures = conv.convolution_law(own)
     law, sigma = gemm_law(calibration, chip, op.math_precision)
     rate = figures.compute_ratio if op.direction == "forward" else figures.gradient_ratio

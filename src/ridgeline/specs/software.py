@@ -32,7 +32,8 @@ class SoftwareProfile:
     `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
 
     Layered networks: `network_fusion` "norm" does a normalisation and the addition and activation behind it in one kernel;
-    `channels_last`: activations lie as matrix units read them; `fused_optimizer`: one kernel for all parameters.
+    `channels_last`: 16-bit activations lie as matrix units read them, `channels_last_wide`: 32-bit ones too;
+    `fused_optimizer`: one kernel for all parameters.
 
     State: `gradient_precision` of the buffer ("same": the compute precision; "fp32-if-bf16": that, but
     fp32 for bf16), `reduce_precision` on the wire.
@@ -81,6 +82,7 @@ class SoftwareProfile:
     fused_permute: bool = True
     network_fusion: NetworkFusion = "none"
     channels_last: bool = True
+    channels_last_wide: bool = False
     fused_optimizer: bool = True
     loss: LossKernel = "fused"
     dropout: bool = False

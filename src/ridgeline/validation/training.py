@@ -10,7 +10,9 @@ from ridgeline.errors import RidgelineError
 from ridgeline.specs import LayerRun, SoftmaxAttention, Stack, TrainingPlan, Transformer
 from ridgeline.training import Setting, TrainingEstimate, TrainingJob, complete_plan, estimate_step
 from ridgeline.validation.corpus import Row, read_rows
+from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import Report, ScoredRow
+from ridgeline.validation.training_networks import FAMILIES, score_network_row
 from ridgeline.validation.training_rows import TrainingCase, Unscored, training_case
 from ridgeline.workload.training_flop import step_flop
 
@@ -39,6 +41,8 @@ def score_training(path: str, catalog: Catalog) -> Report:
 
 def score_row(row: Row, catalog: Catalog) -> ScoredRow:
     """One row with its prediction; `Unscored` with the reason where there is none."""
+    if row.text("family") in FAMILIES and row_network(row) is not None:
+        return score_network_row(row, catalog)
     metric, measured = row.text("metric"), row.number("value")
     if metric not in METRICS or not measured or measured <= 0:
         raise Unscored("no value" if metric in METRICS else f"metric {metric!r} is not known")

@@ -67,7 +67,7 @@ def row_model(row: Row, catalog: Catalog) -> RowModel:
     """The model of a training row."""
     family, name = row.text("family"), _VARIANT.sub("", row.text("model"))
     if family in ("cnn", "diffusion"):
-        return RowModel(None, reason=f"{family} training is not modelled yet")
+        return RowModel(None, reason=f"layer graph of {row.text('model')!r} not known")
     trainable_frac = 0.0 if row.text("model").endswith(" LoRA") else 1.0
     if family == "bert":
         return _bert(row)

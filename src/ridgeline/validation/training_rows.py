@@ -73,7 +73,7 @@ class TrainingCase:
 def training_case(row: Row, catalog: Catalog) -> TrainingCase:
     """The case that a row states; `Unscored` where a fact is missing that no rule fills."""
     fills: list[str] = []
-    system = _system(row, catalog, fills)
+    system = system_of(row, catalog, fills)
     made = row_model(row, catalog)
     if made.model is None:
         raise Unscored(made.reason)
@@ -101,7 +101,8 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
     return TrainingCase(row=row, made=made, system=system, software=software, draft=draft, fills=(*fills, *made.fills))
 
 
-def _system(row: Row, catalog: Catalog, fills: list[str]) -> System:
+def system_of(row: Row, catalog: Catalog, fills: list[str]) -> System:
+    """The standard system of a row's device; `Unscored` where the label or the system is not known."""
     try:
         label = catalog.label(row.text("device"), row.text("source_title"))
     except RidgelineError as error:

@@ -70,16 +70,10 @@ class _Walk:
 def network_training_ops(network: Network, batch: float, precision: str, software: SoftwareProfile) -> NetworkOps:
     """Operations of a forward and a backward pass over `batch` images.
 
-    `software.network_fusion`: whether normalisation, addition and activation are one kernel; `channels_last`: whether
-    activations are laid out as matrix units read them (else every convolution transposes what it reads and makes).
+    `software.network_fusion`: whether normalisation, addition and activation are one kernel.
     """
-    walk = _Walk(
-        network,
-        batch,
-        precision,
-        software.network_fusion != "none",
-        not software.channels_last and bytes_per_element(precision) <= 2.0,
-    )
+    fused = software.network_fusion != "none"
+    walk = _Walk(network, batch, precision, fused, transposes(precision, software))
     tails = fused_tails(network, True) if walk.fused else frozenset()
     forward: list[Repeated] = []
     backward: list[Repeated] = []
@@ -99,6 +93,14 @@ def network_training_ops(network: Network, batch: float, precision: str, softwar
                     Repeated(op=_stream("gradient sum", walk.moved(node, node.shape.elements_count, passes)))
                 )
     return NetworkOps(forward=tuple(forward), backward=tuple(reversed(backward)))
+
+
+def transposes(precision: str, software: SoftwareProfile) -> bool:
+    """Whether every convolution transposes what it reads and makes: activations are not laid out channels last, as
+    matrix units read them. Vector units (fp32) read either layout."""
+    if bytes_per_element(precision) <= bytes_per_element("bf16"):
+        return not software.channels_last
+    return precision == "tf32" and not software.channels_last_wide
 
 
 def _stream(name: str, moved: float, launches: float = 1.0, kind: str = "stream") -> Elementwise:

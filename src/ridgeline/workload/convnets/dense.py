@@ -6,7 +6,7 @@ from ridgeline.specs.network import Network
 from ridgeline.workload.convnets.builder import Sizes, start
 
 IMAGE, CLASSES = 224, 1000  # src: huang-2016
-# src: huang-2016: layers of each block, growth, channels of the first layer.
+# src: huang-2016; layers of each block, growth, channels of the first layer.
 DENSENET: dict[str, str] = {
     "densenet121": "6 12 24 16 | 32 64",
     "densenet161": "6 12 36 24 | 48 96",

@@ -45,7 +45,7 @@ def mixed(net: Net, x: int, *branches: str) -> int:
     return net.concat(*(branch(net, x, layers) if layers else x for layers in branches))
 
 
-# src: szegedy-2014: 1x1; 3x3 reduce, 3x3; 5x5 reduce, 5x5 (3x3 in libraries); pool projection. M: pooling.
+# src: szegedy-2014; 1x1; 3x3 reduce, 3x3; 5x5 reduce, 5x5 (3x3 in libraries); pool projection. M: pooling.
 _GOOGLENET = (
     "64 96-128 16-32 32; 128 128-192 32-96 64; M; 192 96-208 16-48 64; 160 112-224 24-64 64; 128 128-256 24-64 64; "
     "112 144-288 32-64 64; 256 160-320 32-128 128; M2; 256 160-320 32-128 128; 384 192-384 48-128 128"

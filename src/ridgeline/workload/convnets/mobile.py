@@ -54,7 +54,7 @@ STAGES: dict[str, str] = {
         "ir r25 k3 s2 e6 c384 se; ir r7 k3 s1 e6 c640 se"
     ),
 }
-# src: tan-2019: width, depth and image of each member.
+# src: tan-2019; width, depth and image of each member.
 COMPOUND: dict[str, str] = {
     "b0": "1.0 1.0 224",
     "b1": "1.0 1.1 240",
@@ -65,7 +65,7 @@ COMPOUND: dict[str, str] = {
     "b6": "1.8 2.6 528",
     "b7": "2.0 3.1 600",
 }
-# src: tan-2019 (lite): width, depth and image.
+# src: tan-2019; width, depth and image.
 LITE: dict[str, str] = {
     "lite0": "1.0 1.0 224",
     "lite1": "1.0 1.1 240",

@@ -9,21 +9,21 @@ from ridgeline.specs.network import Network, Rearrange
 from ridgeline.workload.convnets.builder import Net, Sizes, start
 
 IMAGE, CLASSES = 224, 1000  # src: liu-2022
-# src: radosavovic-2020: depths | widths | group width; se: squeeze-excite with a quarter of the input width.
+# src: radosavovic-2020; depths | widths | group width; se: squeeze-excite with a quarter of the input width.
 REGNET: dict[str, str] = {
     "regnetx-800mf": "1 3 7 5 | 64 128 288 672 | 16",
     "regnetx-1.6gf": "2 4 10 2 | 72 168 408 912 | 24",
     "regnety-3.2gf": "2 5 13 1 | 72 216 576 1512 | 24 se",
     "regnety-16gf": "2 4 11 1 | 224 448 1232 3024 | 112 se",
 }
-# src: liu-2022: depths | widths.
+# src: liu-2022; depths | widths.
 CONVNEXT: dict[str, str] = {
     "convnext-tiny": "3 3 9 3 | 96 192 384 768",
     "convnext-small": "3 3 27 3 | 96 192 384 768",
     "convnext-base": "3 3 27 3 | 128 256 512 1024",
     "convnext-large": "3 3 27 3 | 192 384 768 1536",
 }
-# src: ding-2021: depths | widths of the deployed form.
+# src: ding-2021; depths | widths of the deployed form.
 REPVGG: dict[str, str] = {
     "repvgg-a0": "2 4 14 1 | 48 96 192 1280",
     "repvgg-a1": "2 4 14 1 | 64 128 256 1280",

@@ -9,14 +9,14 @@ from ridgeline.specs.network import Network
 from ridgeline.workload.convnets.builder import Net, Sizes, start
 
 IMAGE, CLASSES, HIDDEN = 224, 1000, 4096  # src: simonyan-2014
-# src: simonyan-2014: channels of the 3x3 convolutions; M: pooling.
+# src: simonyan-2014; channels of the 3x3 convolutions; M: pooling.
 VGG: dict[str, str] = {
     "vgg11": "64 M 128 M 256 256 M 512 512 M 512 512 M",
     "vgg13": "64 64 M 128 128 M 256 256 M 512 512 M 512 512 M",
     "vgg16": "64 64 M 128 128 M 256 256 256 M 512 512 512 M 512 512 512 M",
     "vgg19": "64 64 M 128 128 M 256 256 256 256 M 512 512 512 512 M 512 512 512 512 M",
 }
-# src: iandola-2016: fire modules as squeeze and expand widths; M: pooling. First layer: channels, kernel.
+# src: iandola-2016; fire modules as squeeze and expand widths; M: pooling. First layer: channels, kernel.
 SQUEEZENET: dict[str, str] = {
     "squeezenet1.0": "96 7 M 16-64 16-64 32-128 M 32-128 48-192 48-192 64-256 M 64-256",
     "squeezenet1.1": "64 3 M 16-64 16-64 M 32-128 32-128 M 48-192 48-192 64-256 64-256",

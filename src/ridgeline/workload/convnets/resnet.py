@@ -36,7 +36,7 @@ def _member(blocks: str, groups: str = "1x64", **options: object) -> ResNet:
     return ResNet(blocks=counts, groups_count=count, group_width_count=width, **options)  # type: ignore[arg-type]
 
 
-# src: he-2015, xie-2016, zagoruyko-2016, hu-2018: blocks of the four stages, groups x width of the first stage.
+# src: he-2015, xie-2016, zagoruyko-2016, hu-2018; blocks of the four stages, groups x width of the first stage.
 MEMBERS: dict[str, ResNet] = {
     "resnet18": _member("2 2 2 2", expansion=BASIC),
     "resnet34": _member("3 4 6 3", expansion=BASIC),
