@@ -75,9 +75,14 @@ def progress(text: str) -> None:
         sys.stderr.flush()
 
 
-def warn(text: str) -> None:
-    """A remark on standard error."""
-    sys.stderr.write(f"{text}\n")
+def leave_if_interrupted(unsearched: Sequence[str]) -> None:
+    """Exit with the code of an interrupt, after what was found so far has been written."""
+    if unsearched:
+        import typer
+
+        from ridgeline.cli import INTERRUPTED
+
+        raise typer.Exit(INTERRUPTED)
 
 
 def _is_device(out: Path) -> bool:

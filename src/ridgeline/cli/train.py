@@ -13,7 +13,7 @@ def command(
     out: OutOption = None,
 ) -> None:
     """As `plan`, for a scenario with workload.train, with whole trees for every row."""
-    from ridgeline.cli.output import Renderables, progress, sink
+    from ridgeline.cli.output import Renderables, leave_if_interrupted, progress, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
@@ -30,3 +30,4 @@ def command(
             return detail_report(answer)
 
         target.emit(answer.to_dict, text)
+        leave_if_interrupted(answer.unsearched)

@@ -186,6 +186,8 @@ def _ranking(answer: PlanAnswer) -> list[RenderableType]:
     for row in answer.rows:
         if row.cost_usd is None:
             parts.append(plain("; ".join(note.text for note in row.found.cost.notes), "yellow"))
+    if answer.unsearched:
+        parts.append(plain(f"interrupted, not searched: {', '.join(answer.unsearched)}", "yellow"))
     if answer.infeasible:
         lines = table("infeasible", "", left=(0, 1), flexible=(1,))
         for item in answer.infeasible:

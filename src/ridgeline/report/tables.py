@@ -93,7 +93,7 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
             ranged(estimate.output_tokens_per_s if generates else estimate.requests_per_s),
             _amount(None if item.usd_per_mtoken is None else item.usd_per_mtoken.best, 1.0),
             _amount(None if item.j_per_token is None else item.j_per_token.best, 1.0),
-            f"{estimate.memory.value_of('weights') / 1e9:.0f}/{estimate.memory_available_bytes / 1e9:.0f} GB",
+            _weights(item),
         )
     return lines
 
@@ -101,6 +101,12 @@ def serving_table(rows: Sequence[AnswerRow]) -> Table:
 def _machine(item: TrainingRow | ServingRow) -> str:
     used = f"\n({item.used_count:,} used)" if item.used_count != item.devices_count else ""
     return f"{item.system.id} x {item.devices_count:,}{used}"
+
+
+def _weights(item: ServingRow) -> str:
+    """Weights on one device and what it has."""
+    weights = item.estimate.memory.value_of("weights") / 1e9
+    return f"{significant(weights, 2)}/{item.estimate.memory_available_bytes / 1e9:.0f} GB"
 
 
 def _prices(item: TrainingRow) -> tuple[float | None, float | None]:

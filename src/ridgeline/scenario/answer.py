@@ -99,7 +99,10 @@ class AnswerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAnswer:
-    """The answer of `plan`: rows by rank; machines without a feasible plan; notes; facts that all of it leans on."""
+    """The answer of `plan`: rows by rank; machines without a feasible plan; notes; facts that all of it leans on.
+
+    `unsearched` names machines that were not reached because the user stopped the search.
+    """
 
     scenario: Scenario
     rows: tuple[AnswerRow, ...]
@@ -107,6 +110,7 @@ class PlanAnswer:
     rejected: Mapping[str, int]
     tried_count: int
     notes: tuple[Note, ...]
+    unsearched: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, scenario: Scenario, result: SearchResult[Any], notes: Iterable[Note] = ()) -> PlanAnswer:
@@ -122,6 +126,7 @@ class PlanAnswer:
             rejected=result.rejected,
             tried_count=result.tried_count,
             notes=merge(notes),
+            unsearched=result.unsearched,
         )
 
     @property
@@ -158,6 +163,7 @@ class PlanAnswer:
                 ],
                 "layouts_tried": self.tried_count,
                 "rejected": dict(self.rejected),
+                "unsearched": list(self.unsearched),
                 "notes": [note.to_dict() for note in self.notes],
             }
         )

@@ -53,6 +53,8 @@ def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
         notes.append(Note("not-modelled", _NOT_IN_DAYS))
         result = rank_training(training_request(scenario), machines, terms, progress)
     else:
+        if scenario.file.limits.deadline is not None:
+            notes.append(Note("hint", "limits.deadline is a limit of training runs and is not used for serving"))
         result = rank_serving(serving_request(scenario), machines, terms, progress)
     answer = PlanAnswer.of(scenario, result, notes)
     if not answer.rows:
@@ -209,7 +211,8 @@ def _infeasible(scenario: Scenario, answer: PlanAnswer) -> RidgelineError:
     lines = [f"  {item.system_id} x {item.devices_count}: {'; '.join(item.reasons)}" for item in answer.infeasible]
     rejected = dict(answer.rejected)
     counts = rejected_text(rejected, answer.tried_count)
-    pinned = scenario.kind == "train" and bool(training_request(scenario).pins)
-    if pinned and not any(item.divided_count for item in answer.infeasible):
-        return BadPlan(f"{scenario.place('workload', 'train')}: the layout does not divide\n" + "\n".join(lines))
+    request = training_request(scenario) if scenario.kind == "train" else serving_request(scenario)
+    if request.pins and not any(item.divided_count for item in answer.infeasible):
+        spot = scenario.place("workload", scenario.kind)
+        return BadPlan(f"{spot}: the layout does not divide\n" + "\n".join(lines))
     return NoFeasiblePlan(f"no feasible plan for {scenario.model.id}: {counts}\n" + "\n".join(lines), rejected)

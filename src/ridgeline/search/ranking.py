@@ -11,7 +11,7 @@ from ridgeline.errors import MissingFact
 from ridgeline.facility import FacilityEstimate, energy_at_meter
 from ridgeline.power import PowerEstimate
 from ridgeline.search.result import Infeasible, Row, SearchResult, add_counts
-from ridgeline.search.terms import OBJECTIVES, Objective
+from ridgeline.search.terms import OBJECTIVES, Machine, Objective
 from ridgeline.specs import Site, System
 
 Found = TypeVar("Found")
@@ -54,10 +54,30 @@ def power_note(system: System, missing: str) -> tuple[Note, ...]:
     return (Note("missing", text, (missing,)),)
 
 
-def gathered(rows: Sequence[Row], infeasible: Sequence[Infeasible], tried_count: int) -> SearchResult[Row]:
+def gathered(
+    rows: Sequence[Row], infeasible: Sequence[Infeasible], tried_count: int, unsearched: Sequence[str] = ()
+) -> SearchResult[Row]:
     """Rows (already in order) and what was infeasible as one result, rejected layouts added up by reason."""
     counts = add_counts([*(row.rejected for row in rows), *(item.rejected for item in infeasible)])
-    return SearchResult(rows=tuple(rows), infeasible=tuple(infeasible), rejected=counts, tried_count=tried_count)
+    return SearchResult(
+        rows=tuple(rows),
+        infeasible=tuple(infeasible),
+        rejected=counts,
+        tried_count=tried_count,
+        unsearched=tuple(unsearched),
+    )
+
+
+def until_stopped(machines: Sequence[Machine], search: Callable[[Machine], None]) -> list[str]:
+    """Search each machine; on an interrupt the names of those that were not finished. Nothing found: the interrupt."""
+    for index, machine in enumerate(machines):
+        try:
+            search(machine)
+        except KeyboardInterrupt:
+            if index == 0:
+                raise
+            return [f"{left.system.id} x {left.devices_count}" for left in machines[index:]]
+    return []
 
 
 def counted(rejected: dict[str, int]) -> FrozenMap[str, int]:

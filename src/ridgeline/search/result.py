@@ -82,12 +82,16 @@ class Infeasible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult(Generic[Row]):
-    """Rows by rank, machines without a feasible plan, and rejected layouts by reason over all machines."""
+    """Rows by rank, machines without a feasible plan, and rejected layouts by reason over all machines.
+
+    `unsearched` names machines that were not reached because the user stopped the search.
+    """
 
     rows: tuple[Row, ...]
     infeasible: tuple[Infeasible, ...]
     rejected: FrozenMap[str, int]
     tried_count: int
+    unsearched: tuple[str, ...] = ()
 
 
 def add_counts(groups: Iterable[Mapping[str, int]]) -> FrozenMap[str, int]:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ridgeline.core import FrozenMap, Interval, quadrature
 from ridgeline.cost import CostEstimate, estimate_cost
 from ridgeline.errors import MissingFact, OutOfMemory
 from ridgeline.power import Activity, PowerEstimate, estimate_power
 from ridgeline.search.layouts import MEMORY, MISSING
-from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note
+from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note, until_stopped
 from ridgeline.search.result import (
     Infeasible,
     SearchResult,
     ServingRow,
     broken_limits,
-    rejected_text,
 )
 from ridgeline.search.terms import Machine, Objective, Progress, Terms
-from ridgeline.serving import ServingEstimate, ServingJob, estimate_serving
-from ridgeline.serving.layouts import serving_layouts
+from ridgeline.serving import (
+    ServingEstimate,
+    ServingJob,
+    estimate_serving,
+    layout_problems,
+    precisions_on,
+    serving_layouts,
+)
 from ridgeline.specs import Load, ServingPlan, Transformer
 
 LATENCY = "latency or load"
@@ -64,32 +69,39 @@ def rank_serving(
     """
     rows: list[ServingRow] = []
     infeasible: list[Infeasible] = []
-    tried_count = 0
-    for machine in machines:
+    tried_counts: list[int] = []
+
+    def search(machine: Machine) -> None:
         if progress is not None:
             progress(f"searching {machine.system.id} x {machine.devices_count}")
         tried = _try_layouts(request, machine)
-        tried_count += tried.tried_count
-        found = [_row(machine, request, estimate, tried, terms) for estimate in tried.kept]
-        if not found:
-            infeasible.append(_nothing(machine, tried))
-            continue
-        row = ordered(found, terms.objective, objective_values)[0]
-        broken = _broken(row, terms)
-        if broken:
-            reasons = tuple(text for _, text in broken)
-            infeasible.append(
-                Infeasible(
-                    system_id=machine.system.id,
-                    devices_count=machine.devices_count,
-                    reasons=reasons,
-                    rejected=counted(tried.rejected | {broken[0][0]: len(found)}),
-                    divided_count=tried.tried_count,
-                )
-            )
-            continue
-        rows.append(row)
-    return gathered(ordered(rows, terms.objective, objective_values), infeasible, tried_count)
+        found = _best_or_reason(machine, request, tried, terms)
+        tried_counts.append(tried.tried_count)
+        if isinstance(found, Infeasible):
+            infeasible.append(found)
+        else:
+            rows.append(found)
+
+    unsearched = until_stopped(machines, search)
+    ranked = ordered(rows, terms.objective, objective_values)
+    return gathered(ranked, infeasible, sum(tried_counts), unsearched)
+
+
+def _best_or_reason(machine: Machine, request: ServingRequest, tried: _Tried, terms: Terms) -> ServingRow | Infeasible:
+    found = [_row(machine, request, estimate, tried, terms) for estimate in tried.kept]
+    if not found:
+        return _nothing(machine, request, tried)
+    row = ordered(found, terms.objective, objective_values)[0]
+    broken = _broken(row, terms)
+    if not broken:
+        return row
+    return Infeasible(
+        system_id=machine.system.id,
+        devices_count=machine.devices_count,
+        reasons=tuple(text for _, text in broken),
+        rejected=counted(tried.rejected | {broken[0][0]: len(found)}),
+        divided_count=tried.tried_count,
+    )
 
 
 def objective_values(row: ServingRow) -> dict[Objective, float]:
@@ -235,20 +247,36 @@ def _broken(row: ServingRow, terms: Terms) -> list[tuple[str, str]]:
     return broken_limits(terms.limits, None, row.facility, monthly, " a month")
 
 
-def _nothing(machine: Machine, tried: _Tried) -> Infeasible:
-    reasons = []
+def _nothing(machine: Machine, request: ServingRequest, tried: _Tried) -> Infeasible:
     if tried.broken:
         nearest = min(tried.broken, key=lambda item: (len(item.reasons), item.utilisation_frac, item.e2e_p95_s))
-        reasons.append(f"nearest layout {nearest.plan.label()}: {'; '.join(nearest.reasons)}")
-    elif tried.memory:
-        reasons.append(tried.memory)
-    elif tried.missing:
-        reasons.append(tried.missing)
-    if not reasons:
-        reasons.append(f"no layout divides {machine.devices_count} devices; {rejected_text(counted(tried.rejected))}")
+        reason = f"nearest layout {nearest.plan.label()}: {'; '.join(nearest.reasons)}"
+    else:
+        reason = tried.memory or tried.missing or _divides_reason(machine, request)
     return Infeasible(
         system_id=machine.system.id,
         devices_count=machine.devices_count,
-        reasons=tuple(reasons),
+        reasons=(reason,),
         rejected=counted(tried.rejected),
+        divided_count=tried.tried_count,
     )
+
+
+def _divides_reason(machine: Machine, request: ServingRequest) -> str:
+    """Why no layout divides: what is wrong with the pinned parts, else with the number of devices."""
+    formats = precisions_on(
+        request.model,
+        machine.system.chip,
+        request.weight_precision,
+        request.activation_precision,
+        request.kv_precision,
+    )
+    plan = replace(
+        ServingPlan(weight_precision=formats[0], activation_precision=formats[1], kv_precision=formats[2]),
+        **dict(request.pins),  # type: ignore[arg-type]
+    )
+    problems = layout_problems(request.model, plan, machine.system)
+    if problems:
+        return problems[0].text
+    pinned = ", ".join(f"{name.removesuffix('_count')} {value}" for name, value in request.pins.items())
+    return f"{pinned or 'no layout'} does not divide {machine.devices_count} devices"

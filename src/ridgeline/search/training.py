@@ -11,7 +11,7 @@ from ridgeline.cost import estimate_cost
 from ridgeline.errors import MissingFact
 from ridgeline.power import Activity, PowerEstimate, estimate_power
 from ridgeline.search.layouts import fastest_layouts
-from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note
+from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note, until_stopped
 from ridgeline.search.result import (
     Infeasible,
     SearchResult,
@@ -95,23 +95,33 @@ def rank_training(
     """
     rows: list[TrainingRow] = []
     infeasible: list[Infeasible] = []
-    tried_count = 0
-    for machine in machines:
+    tried_counts: list[int] = []
+
+    def search(machine: Machine) -> None:
         if progress is not None:
             progress(f"searching {machine.system.id} x {machine.devices_count}")
         tried = _try_sizes(request, machine)
-        tried_count += tried.tried_count
-        found = [_row(machine, request, estimate, tried, terms) for estimate in _worth_a_row(tried.kept)]
-        if not found:
-            infeasible.append(_nothing(machine, request, tried))
-            continue
-        row = ordered(found, terms.objective, objective_values)[0]
-        broken = broken_limits(terms.limits, row.run_s.best, row.facility, _money(row))
-        if broken:
-            infeasible.append(_over(row, broken, tried))
-            continue
-        rows.append(row)
-    return gathered(ordered(rows, terms.objective, objective_values), infeasible, tried_count)
+        found = _best_or_reason(machine, request, tried, terms)
+        tried_counts.append(tried.tried_count)
+        if isinstance(found, Infeasible):
+            infeasible.append(found)
+        else:
+            rows.append(found)
+
+    unsearched = until_stopped(machines, search)
+    ranked = ordered(rows, terms.objective, objective_values)
+    return gathered(ranked, infeasible, sum(tried_counts), unsearched)
+
+
+def _best_or_reason(
+    machine: Machine, request: TrainingRequest, tried: _Tried, terms: Terms
+) -> TrainingRow | Infeasible:
+    found = [_row(machine, request, estimate, tried, terms) for estimate in _worth_a_row(tried.kept)]
+    if not found:
+        return _nothing(machine, request, tried)
+    row = ordered(found, terms.objective, objective_values)[0]
+    broken = broken_limits(terms.limits, row.run_s.best, row.facility, _money(row))
+    return _over(row, broken, tried) if broken else row
 
 
 def objective_values(row: TrainingRow) -> dict[Objective, float]:

@@ -220,3 +220,34 @@ def test_an_interrupt_exits_130_and_a_fault_of_ours_exits_1(
     monkeypatch.setenv("RIDGELINE_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         run(["plan", str(folder / "good.yaml")])
+
+
+def test_a_serving_layout_that_does_not_divide(cli: Cli, folder: Path) -> None:
+    served = ["--set", "workload.train=", "--set", "workload.serve.input=512", "--set", "workload.serve.output=64"]
+    good = folder / "good.yaml"
+    refused(cli("plan", good, *served, "--set", "workload.serve.tensor=3"), "workload.serve", "16 attention heads")
+    many = cli("plan", good, *served, "--set", "workload.serve.tensor=8", "--set", "workload.serve.replicas=4")
+    refused(many, "workload.serve: the layout does not divide", "replica 4 does not divide 8 devices")
+    slow = cli("plan", good, *served, "--set", "workload.serve.tpot_p95=1 us")
+    refused(slow, "no feasible plan", "time per output token", code=3)
+
+
+def test_an_interrupt_prints_what_was_found_so_far(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ridgeline.search.training as search
+
+    calls = []
+    original = search._try_sizes
+
+    def second_is_interrupted(*words: Any) -> Any:
+        calls.append(words)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(*words)
+
+    monkeypatch.setattr(search, "_try_sizes", second_is_interrupted)
+    result = cli("plan", folder / "good.yaml", "--set", "candidates.0.devices=[8, 16]", "--json")
+    assert result.code == 130
+    data = json.loads(result.out)
+    assert [row["devices"] for row in data["rows"]] == [8]
+    assert data["unsearched"] == ["dgx-h100 x 16"]
+    assert result.err == "interrupted\n"
