@@ -30,6 +30,7 @@ CLASSES = {
     "xlm-roberta": "XLMRobertaModel",
     "camembert": "CamembertModel",
     "clip": "CLIPModel",
+    "siglip": "SiglipModel",
     "bart": "BartForConditionalGeneration",
     "mbart": "MBartForConditionalGeneration",
     "pegasus": "PegasusForConditionalGeneration",

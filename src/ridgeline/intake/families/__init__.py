@@ -16,8 +16,10 @@ from ridgeline.intake.families.kimi import kimi_linear
 from ridgeline.intake.families.latent import LATENT_BUILDERS
 from ridgeline.intake.families.minimax_m3 import minimax_m3
 from ridgeline.intake.families.moe import MIXTURES, MOE_BUILDERS
+from ridgeline.intake.families.multimodal_more import idefics3, internvl, paligemma, siglip, whisper_encoder
 from ridgeline.intake.families.pyramids import PYRAMID_BUILDERS
 from ridgeline.intake.families.rules import DecoderRules
+from ridgeline.intake.families.rwkv import RWKV_BUILDERS
 from ridgeline.intake.families.variants import VARIANTS
 from ridgeline.intake.families.vision import VISION_BUILDERS
 from ridgeline.intake.reader import Config
@@ -36,6 +38,7 @@ TEXT: dict[str, Builder] = {
     **MOE_BUILDERS,
     **LATENT_BUILDERS,
     **HYBRID_BUILDERS,
+    **RWKV_BUILDERS,
     "gemma4_text": gemma4_text,
     "kimi_linear": kimi_linear,
     "minimax_m3": minimax_m3,
@@ -51,6 +54,25 @@ TEXT: dict[str, Builder] = {
 def _only(name: str, build: parts.TowerBuilder) -> Builder:
     return parts.composed(TEXT[name], build)
 
+
+# LLaVA's published files leave out what equals the class defaults of its text part (transformers-5.24, Llama 7B).
+LLAVA_TEXT = {
+    "llama": {
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "intermediate_size": 11008,
+        "vocab_size": 32000,
+    },
+    "mistral": {
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 32000,
+    },
+}
 
 MULTIMODAL: dict[str, Builder] = {
     "qwen2_vl": _only("qwen2", parts.qwen2_vl),
@@ -69,8 +91,14 @@ MULTIMODAL: dict[str, Builder] = {
     "minimax_m3_vl": _only("minimax_m3", parts.minimax_m3_tower),
     "step3p7": _only("step3p5", parts.step_tower),
     "mistral3": parts.composed({name: TEXT[name] for name in ("mistral", "ministral3")}, parts.pixtral),
-    "llava": parts.composed(TEXT, parts.llava),
-    "llava_next": parts.composed(TEXT, parts.llava),
+    "llava": parts.composed(TEXT, parts.llava, defaults=LLAVA_TEXT),
+    "llava_next": parts.composed(TEXT, parts.llava, defaults=LLAVA_TEXT),
+    "paligemma": parts.composed({name: TEXT[name] for name in ("gemma", "gemma2")}, paligemma),
+    "idefics3": parts.composed(TEXT, idefics3),
+    "smolvlm": parts.composed(TEXT, idefics3),
+    "internvl": parts.composed(TEXT, internvl),
+    "qwen2_audio": parts.composed(TEXT, whisper_encoder, vision="audio_config"),
+    "siglip": siglip,
     "llava_onevision": parts.composed(TEXT, parts.llava),
     "phi3_v": parts.phi3_vision(TEXT["phi3"]),
 }

@@ -332,6 +332,33 @@ def qwen_next(config: Config) -> Shell:
     return finished(config, layers, mtp_count=next_token_module_count(hidden, [ahead] * modules))
 
 
+def olmo_hybrid(config: Config) -> Shell:
+    """OLMo Hybrid: gated delta net and attention; attention layers normalise their outputs, the others their inputs."""
+    hidden, count = config.width(*reader.HIDDEN), config.layers()
+    kinds = patterns.layer_types(config, count, ("linear_attention", "full_attention"))
+    if kinds is None:
+        kinds = ["full_attention" if index % 4 == 3 else "linear_attention" for index in range(count)]
+    heads = heads_of(config, hidden, head_dim=False)
+    bias = config.flag("attention_bias", default=False)
+    softmax = attention(heads, qkv_bias=bias, out_bias=bias, norm_count=heads.query_width_count + heads.key_width_count)
+    delta = delta_net(
+        DeltaNet(
+            hidden_count=hidden,
+            key_heads_count=config.heads("linear_num_key_heads", default=heads.heads_count),
+            value_heads_count=config.heads("linear_num_value_heads", default=heads.heads_count),
+            key_dim_count=config.width("linear_key_head_dim"),
+            value_dim_count=config.width("linear_value_head_dim"),
+            taps_count=config.width("linear_conv_kernel_dim", default=4),
+        )
+    )
+    inner = mlp(hidden, config.width(*reader.FFN))
+    layers = [
+        join((softmax if kind == "full_attention" else delta, inner), norm_parameters_count=2 * hidden)
+        for kind in kinds
+    ]
+    return finished(config, layers)
+
+
 def _gated_attention(config: Config, hidden: int) -> Block:
     """Attention whose query matrix also makes an output gate; queries and keys are normalised."""
     heads = heads_of(config, hidden)
@@ -413,6 +440,7 @@ HYBRID_BUILDERS: dict[str, Callable[[Config], Shell]] = {
     "qwen3_next": qwen_next,
     "qwen3_5_text": qwen_next,
     "qwen3_5_moe_text": qwen_next,
+    "olmo_hybrid": olmo_hybrid,
     "minimax": minimax_01,
     "minimax_text_01": minimax_01,
     "minimax_m1": minimax_01,

@@ -135,6 +135,35 @@ def minimax_m2(config: Config) -> Shell:
     return replace(shell, mtp_count=modules * (next_token_module_count(shell.hidden_count, [layer]) + spare))
 
 
+def minicpm(config: Config) -> Shell:
+    """MiniCPM (own code), dense or with experts in every layer where the file has `num_experts`."""
+    rules = DENSE["minicpm"]
+    return decoder(config, replace(rules, mixture=_EVERY) if config.get("num_experts") else rules)
+
+
+def afmoe(config: Config) -> Shell:
+    """AFMoE (Trinity): gated attention under four norms, dense first layers, a window in three of four layers."""
+    count = config.layers()
+    first = config.whole("num_dense_layers", high=reader.MAX_LAYERS, default=1)
+    rules = DecoderRules(
+        norms_count=4,
+        qkv_bias=_ATTENTION_BIAS,
+        out_bias=_ATTENTION_BIAS,
+        query_key_norm="head",
+        windows=patterns.global_every(4),
+        mixture=replace(
+            _CORRECTED,
+            shared_count=("num_shared_experts",),
+            sparse_layers=lambda *_: [i >= first for i in range(count)],
+        ),
+    )
+    shell = decoder(config, rules)
+    heads = heads_of(config, shell.hidden_count)
+    gate = linear("output-gate", "attention", shell.hidden_count, heads.query_width_count, head_count=heads.heads_count)
+    layers = tuple(replace(layer, linears=(*layer.linears, gate)) for layer in shell.layers)
+    return replace(shell, layers=layers)
+
+
 def dbrx(config: Config) -> Shell:
     """DBRX: keys in `attn_config` and `ffn_config`; norms without bias."""
     nested, experts = config.section("attn_config"), config.section("ffn_config")
@@ -234,6 +263,8 @@ MOE_BUILDERS: dict[str, Callable[[Config], Shell]] = {
     "glm4_moe": deepseek_like("glm4_moe"),
     "dots1": deepseek_like("dots1"),
     "exaone_moe": deepseek_like("exaone_moe"),
+    "minicpm": minicpm,
+    "afmoe": afmoe,
     "mimo": mimo,
     "minimax_m2": minimax_m2,
     "dbrx": dbrx,

@@ -31,16 +31,25 @@ Reader = Callable[[Config], Shell]
 TowerBuilder = Callable[[Config, Config, int], Stack]
 
 
-def composed(text: Mapping[str, Reader] | Reader, build: TowerBuilder, *, vision: str = "vision_config") -> Reader:
+def composed(
+    text: Mapping[str, Reader] | Reader,
+    build: TowerBuilder,
+    *,
+    vision: str = "vision_config",
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Reader:
     """A reader of a model whose text part is under `text_config` (or at the top) and whose tower is under `vision`.
 
-    `text`: one reader, or readers by the `model_type` of the text part.
+    `text`: one reader, or readers by the `model_type` of the text part; `defaults`: values that published files leave
+    out, by that type.
     """
 
     def read(config: Config) -> Shell:
         nested = config.has("text_config") or not callable(text)
         section = config.section("text_config") if nested else config
         section = _inherited(config, section)
+        if defaults:
+            section = section.with_defaults(defaults.get(str(section.get("model_type")), {}))
         shell = (text if callable(text) else _chosen(text, section))(section)
         if section is not config:
             section.refuse_unread(str(section.get("model_type") or config.get("model_type")))
