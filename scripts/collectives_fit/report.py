@@ -179,10 +179,12 @@ def _between(fits: Sequence[Fit], table: Sequence[Row]) -> list[str]:
 _GAPS = """## Known gaps
 
 - **1,440 devices on 20 racks** (not fitted): measured bus bandwidth is half of what the links allow at 16 GB and a
-  quarter at 512 MB. Two racks (144 devices) are predicted within 10 % for 2 GB and above. No source says which
+  quarter at 512 MB. Two racks (144 devices) are predicted within 11 % for 2 GB and above. No source says which
   algorithm ran or how the racks are joined, so the fall is written down here and not fitted.
 - **256 devices over RoCE, all-gather 2 GB** (not fitted): 200 GB/s measured, more predicted. The same report has one
   iteration and one queue pair a connection.
+- **Beyond 8 nodes** only single rows are public. The step between nodes (41 us on InfiniBand, 15 to 125 us on EFA) is
+  fitted to runs on 2 to 8 nodes and counts once a node in a ring: gathers of a few hundred MB over 64 nodes hang on it.
 - **Old software**: 2022 EFA rows for 3 and 4 nodes reach 60 % of the card rate, a third below today's law.
 - **All-gather, reduce-scatter, all-to-all and send between nodes** take the law of the all-reduce: no public sweep.
 - **TCP, TPU, xGMI, Gaudi**: a handful of published figures; the laws are marked `derived` or `assumed`, with wide
