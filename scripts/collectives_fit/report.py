@@ -123,8 +123,8 @@ def _families(fits: Sequence[Fit]) -> list[str]:
         "",
         "A law pooled over the other links, on a link that it has not seen, with nothing but that link's datasheet",
         "rate. Small: below 1 MiB; large: 16 MiB and above. Start-up times differ up to two-fold between devices,",
-        "shares of the rate much less: on an unseen link trust large messages to about 20 %, small ones to a factor",
-        "of 1.6.",
+        "shares of the rate much less: on an unseen NVLink trust large messages to about 20 %, small ones to a factor",
+        "of two. Hosts with PCIe differ by a factor of two in the rate as well.",
         "",
         "| family law | rows | all | left out: median / p90 |",
         "|---|---|---|---|",
@@ -183,8 +183,8 @@ _GAPS = """## Known gaps
   algorithm ran or how the racks are joined, so the fall is written down here and not fitted.
 - **256 devices over RoCE, all-gather 2 GB** (not fitted): 200 GB/s measured, more predicted. The same report has one
   iteration and one queue pair a connection.
-- **Beyond 8 nodes** only single rows are public. The step between nodes (41 us on InfiniBand, 15 to 125 us on EFA) is
-  fitted to runs on 2 to 8 nodes and counts once a node in a ring: gathers of a few hundred MB over 64 nodes hang on it.
+- **Beyond 8 nodes** only single rows are public. The step between nodes (41 us on InfiniBand) is fitted to runs on 2 to
+  8 nodes and counts once a node in a ring: gathers of a few hundred MB over 64 nodes hang on it.
 - **Old software**: 2022 EFA rows for 3 and 4 nodes reach 60 % of the card rate, a third below today's law.
 - **All-gather, reduce-scatter, all-to-all and send between nodes** take the law of the all-reduce: no public sweep.
 - **TCP, TPU, xGMI, Gaudi**: a handful of published figures; the laws are marked `derived` or `assumed`, with wide
