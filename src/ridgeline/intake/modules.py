@@ -29,9 +29,12 @@ def _experts(*names: str) -> tuple[str, ...]:
         "feed_forward.experts",
         "ffn.experts",
         "mixer.experts",
-        "experts",
         "moe.experts",
     )
+    return _expert_paths(holders, names)
+
+
+def _expert_paths(holders: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
     single = [f"{holder}.0.{name}" for holder in holders for name in names]
     fused = [f"{holder}.gate_up_proj" for holder in holders if "down_proj" not in names]
     fused += [f"{holder}.down_proj" for holder in holders if "down_proj" in names]
@@ -81,6 +84,10 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "expert-gate": _experts("gate_proj", "w1"),
     "expert-up": _experts("up_proj", "w3"),
     "expert-down": _experts("down_proj", "w2"),
+    # Experts that stand beside an MLP of the same layer (Gemma 4).
+    "side-expert-gate": _expert_paths(("experts",), ("gate_proj",)),
+    "side-expert-up": _expert_paths(("experts",), ("up_proj",)),
+    "side-expert-down": _expert_paths(("experts",), ("down_proj",)),
     "shared-gate": _shared("gate_proj", "w1", "gate_up_proj"),
     "shared-up": _shared("up_proj", "w3", "gate_up_proj"),
     "shared-down": _shared("down_proj", "w2"),

@@ -117,3 +117,19 @@ def test_a_recipe_beside_the_file_is_read(tmp_path: Path) -> None:
     model = load_model(str(tmp_path), load_catalog(plugins=False))
     assert dict(model.precisions) == {"default": "bf16", "attention": "fp8", "mlp": "fp8"}
     assert model.id == tmp_path.name
+
+
+def test_experts_beside_an_mlp_are_other_modules_than_the_mlp() -> None:
+    config = {
+        **LLAMA,
+        "model_type": "gemma4_text",
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "enable_moe_block": True,
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 32,
+    }
+    ignore = ["lm_head", "model.layers.*.mlp*", "model.layers.*.self_attn*", "model.layers.*.router*"]
+    recipe = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignore}
+    assert dict(read(config, recipe).precisions) == {"default": "bf16", "expert": "nvfp4"}

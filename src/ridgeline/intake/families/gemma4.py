@@ -110,4 +110,6 @@ def _experts_part(config: Config, hidden: int) -> list[Block]:
         config.skip(*reader.EXPERTS, *reader.TOP_K, "moe_intermediate_size")
         return []
     experts = experts_of(config, _EXPERTS)
-    return [mixture(hidden, replace(experts, router_extra_count=hidden + experts.count))]
+    block = mixture(hidden, replace(experts, router_extra_count=hidden + experts.count))
+    beside = tuple(replace(x, name=f"side-{x.name}") if x.role == "expert" else x for x in block.linears)
+    return [replace(block, linears=beside)]
