@@ -87,14 +87,10 @@ def load_model(ref: str, catalog: Catalog) -> Transformer:
     """
     path = Path(ref)
     if "/" in ref or ref.endswith(".json") or path.exists():
-        if not path.exists() and ref in set(catalog.ids("models")) | _aliases(catalog):
+        if not path.exists() and ref in catalog.aliases("models"):
             return from_record(catalog.model_record(ref))
         return from_file(path)
     return from_record(catalog.model_record(ref))
-
-
-def _aliases(catalog: Catalog) -> set[str]:
-    return {alias for id in catalog.ids("models") for alias in catalog.model_record(id).aliases}
 
 
 def from_record(record: ModelRecord) -> Transformer:

@@ -206,3 +206,7 @@ def refusal(config: dict[str, Any]) -> str:
     except BadModelFile as error:
         return str(error)
     return "f.json: read"
+
+
+def test_an_alias_with_a_slash_is_no_path(catalog: Catalog) -> None:
+    assert load_model("meta-llama/Llama-3.1-70B", catalog).id == "llama-3.1-70b"
