@@ -79,12 +79,12 @@ def errors(device: str, what: str) -> np.ndarray:
 @pytest.mark.parametrize(
     ("device", "what", "median", "bias"),
     [
-        ("a100-sxm4-40", "forward with bias", 0.12, 0.10),
+        ("a100-sxm4-40", "forward with bias", 0.15, 0.10),
         ("a100-sxm4-40", "both gradients, accumulated", 0.12, 0.10),
         ("v100-sxm2-16", "forward with bias", 0.15, 0.10),
         ("v100-sxm2-16", "both gradients, accumulated", 0.25, 0.15),
-        ("rtx-3070", "weight-gradient", 0.12, 0.10),
-        ("rtx-3070", "input-gradient", 0.15, 0.10),
+        ("rtx-3070", "weight-gradient", 0.15, 0.10),
+        ("rtx-3070", "input-gradient", 0.18, 0.10),
     ],
 )
 def test_measured_convolutions(device: str, what: str, median: float, bias: float) -> None:

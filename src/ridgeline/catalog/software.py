@@ -29,6 +29,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "channels_last": "channels_last",
     "channels_last_wide": "channels_last_wide",
     "fused_optimizer": "fused_optimizer",
+    "depthwise": "depthwise_frac",
     "loss": "loss",
     "dropout": "dropout",
     "gradient_precision": "gradient_precision",

@@ -6,7 +6,8 @@ the gathered operand passes through memory once, not once a tap, and channels ar
 takes. Small groups (depthwise, ResNeXt) do not fill matrix units: they run directly on the vector units, or several
 groups at once as a block-diagonal product, whichever is shorter.
 
-Does not model Winograd or FFT forms, which fp32 kernels of small filters use.
+On vector units (fp32) 3x3 filters run in Winograd's form, with fewer multiplications (Lavin 2015: 2.25 times fewer on
+tiles of 2x2, less what the transforms cost). FFT forms are not modelled.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class ConvolutionLaw:
     `pieces_count`: reductions over so many positions are cut into pieces, for enough work for all units.
     `compute_ratio`, `gradient_ratio`: achieved rate over that of products of the same shape, forward and backward;
     `memory_ratio`: the same for memory.
+    `winograd_ratio`: how much faster 3x3 filters with stride 1 run by fewer multiplications (1: not used).
     `direct_compute_frac`, `direct_memory_frac`: achieved shares of vector peak and memory rate of direct kernels;
     `direct_gradient_frac`: what of those is left in the weight gradient.
     """
@@ -49,6 +51,7 @@ class ConvolutionLaw:
     compute_ratio: float
     gradient_ratio: float
     memory_ratio: float
+    winograd_ratio: float
     direct_compute_frac: float
     direct_memory_frac: float
     direct_gradient_frac: float
@@ -59,6 +62,13 @@ class ConvolutionLaw:
 def convolution_law(law: Law) -> ConvolutionLaw:
     """The record form of a `Law` of kind "convolution"."""
     return ConvolutionLaw(**{name: law.parameters[name] for name in ConvolutionLaw.__slots__})
+
+
+def rate_ratio(op: Convolve, law: ConvolutionLaw) -> float:
+    """Achieved rate of the matrix or vector units over that of a product of the same shape."""
+    ratio = law.compute_ratio if op.direction == "forward" else law.gradient_ratio
+    small = op.kernel == (3, 3) and op.stride == (1, 1) and op.groups_count == 1  # src: ridgeline-kernel-laws
+    return ratio * law.winograd_ratio if small and op.direction != "weight-gradient" else ratio
 
 
 def packed_groups(op: Convolve, law: ConvolutionLaw) -> int:
@@ -181,8 +191,8 @@ def direct_convolution_s(
     through memory once. Assumes that neighbouring windows find each other's data in the cache.
 
     >>> law = ConvolutionLaw(channel_step_count=32.0, first_channels_count=4.0, align_count=8.0, pieces_count=8192.0,
-    ...     compute_ratio=1.0, gradient_ratio=1.0, memory_ratio=1.0, direct_compute_frac=0.5,
-    ...     direct_memory_frac=0.5, direct_gradient_frac=0.5, launch_s=0.0)
+    ...     compute_ratio=1.0, gradient_ratio=1.0, memory_ratio=1.0, winograd_ratio=1.0,
+    ...     direct_compute_frac=0.5, direct_memory_frac=0.5, direct_gradient_frac=0.5, launch_s=0.0)
     >>> round(float(direct_convolution_s(1e9, 1e9, law, 1e13, 1e12).time_s) * 1e3, 3)
     2.0
     """

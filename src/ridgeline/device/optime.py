@@ -298,7 +298,7 @@ def _convolution(op: Convolve, chip: Chip, calibration: Calibration, context: Ke
     _, own = find_law(calibration, chip, (f"convolution.{key}", "convolution"), "a law for convolutions")
     figures = conv.convolution_law(own)
     law, sigma = gemm_law(calibration, chip, op.math_precision)
-    rate = figures.compute_ratio if op.direction == "forward" else figures.gradient_ratio
+    rate = conv.rate_ratio(op, figures)
     time = gemm_times(
         conv.implicit_product(op, figures), law, _slowed(chip, rate, figures.memory_ratio), op.math_precision, context
     )

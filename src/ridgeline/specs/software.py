@@ -33,7 +33,8 @@ class SoftwareProfile:
 
     Layered networks: `network_fusion` "norm" does a normalisation and the addition and activation behind it in one kernel;
     `channels_last`: 16-bit activations lie as matrix units read them, `channels_last_wide`: 32-bit ones too;
-    `fused_optimizer`: one kernel for all parameters.
+    `fused_optimizer`: one kernel for all parameters; `depthwise_frac`: speed of its depthwise convolutions against those
+    of current libraries.
 
     State: `gradient_precision` of the buffer ("same": the compute precision; "fp32-if-bf16": that, but
     fp32 for bf16), `reduce_precision` on the wire.
@@ -84,6 +85,7 @@ class SoftwareProfile:
     channels_last: bool = True
     channels_last_wide: bool = False
     fused_optimizer: bool = True
+    depthwise_frac: float = 1.0
     loss: LossKernel = "fused"
     dropout: bool = False
     gradient_precision: str = "fp32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -92,6 +92,8 @@ class Clock:
             result = collective_time(op.kind, op.message_bytes, op.group, self.system, self.calibration)
             return Timed(result.time_s, result.sigma, work, 1.0, result.model, result.uses, "")
         done = op_time(op, self.system.chip, self.calibration, self._context)
+        if isinstance(op, Convolve) and op.depthwise and self.software.depthwise_frac < 1:
+            done = replace(done, time_s=done.time_s / self.software.depthwise_frac)
         kernels = kernels_count(op, self._context)
         if isinstance(op, GroupedGemm) and self.software.expert_launches:
             kernels = op.experts_count

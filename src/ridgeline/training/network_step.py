@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ridgeline.core import Breakdown, Interval, Note, combine_independent, leaf, merge, quadrature, total
+from ridgeline.core import Breakdown, Interval, Note, combine_correlated, leaf, merge, quadrature, total
 from ridgeline.errors import BadPlan
 from ridgeline.specs import Calibration, RankGroup, SoftwareProfile, System, bytes_per_element
 from ridgeline.specs.network import Network
@@ -149,7 +149,8 @@ def _time(job: NetworkTrainingJob, clock: Clock) -> tuple[Breakdown, float]:
         family[0] += work.time_s
         family[1] += work.doubt_s
     pairs = [(max(time_s, 0.0), doubt_s / time_s if time_s > 0 else 0.0) for time_s, doubt_s in families.values()]
-    return tree, quadrature(combine_independent(pairs), job.software.release_sigma)
+    # kernels of one library, and what surrounds them, err together
+    return tree, quadrature(combine_correlated(pairs), job.software.release_sigma)
 
 
 def _add_conditions(works: Works, job: NetworkTrainingJob, clock: Clock) -> None:

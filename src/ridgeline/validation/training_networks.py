@@ -87,6 +87,11 @@ def network_job(row: Row, catalog: Catalog) -> tuple[NetworkTrainingJob, list[st
         raise Unscored("number of devices not stated")
     system = system_of(row, catalog, fills)
     precision = _precision(row, system, fills)
+    whole = row.count("global_batch")
+    if whole and whole < devices:
+        raise Unscored("less than one sample a device: spatial parallelism is not modelled")
+    if "resolution mix not in the table" in row.text("note"):
+        raise Unscored("mix of resolutions not stated")
     job = NetworkTrainingJob(
         network=network,
         devices_count=devices,

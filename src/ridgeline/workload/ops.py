@@ -183,6 +183,11 @@ class Convolve:
         return math.prod(self.kernel)
 
     @property
+    def depthwise(self) -> bool:
+        """Whether every channel has its own filter."""
+        return self.groups_count == self.inputs_count and self.groups_count > 1
+
+    @property
     def weights_count(self) -> float:
         """Elements of the filter."""
         return self.inputs_count * self.outputs_count / self.groups_count * self.taps_count
