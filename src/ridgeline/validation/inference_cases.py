@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from ridgeline.catalog import Catalog
 from ridgeline.core import FrozenMap
 from ridgeline.errors import CatalogError
-from ridgeline.intake import load_model
 from ridgeline.specs import EngineProfile, Load, ServingPlan, System, Transformer
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.inference_engines import llm_engine, mlperf_round
 from ridgeline.validation.inference_formats import formats_of
 from ridgeline.validation.inference_layouts import Layouts, layouts_of
 from ridgeline.validation.inference_lengths import Lengths, benchmark_of, latency_limits, lengths_of
-from ridgeline.validation.inference_names import model_id
+from ridgeline.validation.inference_names import loaded, model_id
 from ridgeline.validation.training_rows import Unscored
 
 Mode = Literal["static", "closed", "open", "maximum"]
@@ -89,9 +89,10 @@ def _model(row: Row, catalog: Catalog) -> Transformer:
     name = model_id(row.text("model"), catalog)
     if name is None:
         raise Unscored(f"model {row.text('model')[:40]!r} has no configuration in the catalogue")
-    return load_model(name, catalog)
+    return loaded(name, catalog)
 
 
+@lru_cache(maxsize=512)
 def without_formats(model: Transformer) -> Transformer:
     """The same network without the formats of its checkpoint, for rows that name their own."""
     return replace(model, precisions=FrozenMap())

@@ -8,14 +8,14 @@ from typing import Literal
 
 from ridgeline.catalog import Catalog
 from ridgeline.errors import CatalogError
-from ridgeline.intake import load_model, transformer_from_config
+from ridgeline.intake import transformer_from_config
 from ridgeline.specs import Chip, EngineProfile, Load, ServingPlan, System, Transformer
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.inference_cases import without_formats
 from ridgeline.validation.inference_engines import mlperf_round
 from ridgeline.validation.inference_formats import FORMATS, wide_of
 from ridgeline.validation.inference_lengths import RECORD, benchmark_of
-from ridgeline.validation.inference_names import model_id, spelling
+from ridgeline.validation.inference_names import loaded, model_id, spelling
 from ridgeline.validation.training_rows import Unscored
 
 Mode = Literal["batch", "maximum"]
@@ -134,7 +134,7 @@ def encoder_case(row: Row, id: str, catalog: Catalog) -> EncoderCase:
     """The case that a row states; `Unscored` with the fact that it lacks."""
     fills: list[tuple[str, float]] = []
     system, copies = _machine(row, catalog)
-    model = _sized(without_formats(load_model(id, catalog)), id, row, catalog)
+    model = _sized(without_formats(loaded(id, catalog)), id, row, catalog)
     engine = engine_of(row, catalog, fills)
     weight, activation = _formats(row, system.chip, engine, fills)
     tokens, ends = _tokens(row, model, catalog, fills)

@@ -8,8 +8,11 @@ stroke and without the endings of `SAME_SHAPE`, which never change a model's sha
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ridgeline.catalog import Catalog
+from ridgeline.intake import load_model
+from ridgeline.specs import Transformer
 
 # Endings that name a tuning, a format or an accuracy class of the same network, longest first where they overlap.
 SAME_SHAPE = (
@@ -173,6 +176,13 @@ def model_id(text: str, catalog: Catalog) -> str | None:
     return None
 
 
+@lru_cache(maxsize=512)
+def loaded(id: str, catalog: Catalog) -> Transformer:
+    """The model of a catalogue id, made once."""
+    return load_model(id, catalog)
+
+
+@lru_cache(maxsize=4)
 def _known(catalog: Catalog) -> dict[str, str]:
     """Spellings of ids and aliases, with and without an organisation; what would be ambiguous is left out."""
     found: dict[str, str] = {}
