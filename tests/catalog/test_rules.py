@@ -73,6 +73,21 @@ def test_every_source_is_used(catalog: Catalog) -> None:
     assert [id for id in catalog.ids("sources") if id not in cited and id not in code] == []
 
 
+CITED_IN_CODE = re.compile(r"#\s*src:\s*([A-Za-z0-9][\w.:/-]*)")
+CITED_BY_MODEL = re.compile(r"sources=\(([^)]*)\)")
+
+
+def test_every_source_that_code_cites_is_a_record(catalog: Catalog) -> None:
+    cited: set[str] = set()
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        text = path.read_text()
+        cited.update(CITED_IN_CODE.findall(text))
+        for group in CITED_BY_MODEL.findall(text):
+            cited.update(re.findall(r'"([^"]+)"', group))
+    assert len(cited) > 50
+    assert sorted(cited - set(catalog.ids("sources"))) == []
+
+
 def test_a_source_says_where_it_is(catalog: Catalog) -> None:
     bare = []
     for id in catalog.ids("sources"):
