@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,8 +11,12 @@ from ridgeline.cli.options import JsonOption, OutOption
 
 
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="training, memory or inference.")],
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV file of measurements.")],
+    kind: Annotated[
+        str | None, typer.Argument(metavar="[KIND]", help="training, memory or inference; all where left out.")
+    ] = None,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A CSV file of measurements; else the shipped cases.")
+    ] = None,
     training: Annotated[
         Path | None, typer.Option("--training", metavar="FILE", help="Training rows that memory rows refer to.")
     ] = None,
@@ -28,9 +32,13 @@ def command(
     with sink(out, as_json) as target:
         from ridgeline import validation
 
-        result = validation.run(
-            kind, str(path), training=str(training) if training else None, rows=str(rows) if rows else None
-        )
+        result: dict[str, Any]
+        if kind is None:
+            result = {"schema_version": 1, **{name: validation.run(name) for name in validation.KINDS}}
+        else:
+            names = (str(name) if name else None for name in (path, training, rows))
+            source, training_file, rows_file = names
+            result = validation.run(kind, source, training=training_file, rows=rows_file)
 
         def text() -> Renderables:
             from ridgeline.report import data_report

@@ -1,5 +1,5 @@
 """Scoring predictions against published measurements."""
 
-from ridgeline.validation.run import run
+from ridgeline.validation.run import KINDS, run
 
-__all__ = ["run"]
+__all__ = ["KINDS", "run"]

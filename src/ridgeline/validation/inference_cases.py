@@ -21,8 +21,6 @@ from ridgeline.validation.training_rows import Unscored
 
 Mode = Literal["static", "closed", "open", "maximum"]
 
-# Benchmarks whose rules ask for beam search, which is not modelled.
-BEAM_SEARCH = ("gptj",)
 _RATE = re.compile(r"asynchronous@([\d.]+)")
 _AVERAGE_BATCH = re.compile(r"measured avg batch ([\d.]+)")
 _SERVER_BATCH = re.compile(r"server batch size (\d+)")
@@ -52,8 +50,6 @@ def llm_case(row: Row, catalog: Catalog) -> LlmCase:
     """The case that a row states; `Unscored` with the fact that it lacks or the feature that is not modelled."""
     if any(word in row.text("note").lower() for word in _SPECULATIVE):
         raise Unscored("speculative decoding is not modelled")
-    if mlperf_round(row) and benchmark_of(row.text("model")) in BEAM_SEARCH:
-        raise Unscored("beam search is not modelled")
     model, system = _model(row, catalog), system_of(row, catalog)
     named = llm_engine(row, catalog)
     engine, fills = _with_options(row, named.profile), [(text, 0.05) for text in named.fills]
@@ -132,7 +128,7 @@ def _load(
     row: Row, engine: EngineProfile, lengths: Lengths, catalog: Catalog
 ) -> tuple[Mode, Load, list[tuple[str, float]]]:
     text = row.text("batch_or_concurrency").lower()
-    load = Load(input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens)
+    load = Load(input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens, beams_count=lengths.beams_count)
     if text.startswith("max load") or text in ("offline", "throughput"):
         return "maximum", load, []
     if text in ("server", "interactive"):

@@ -25,6 +25,7 @@ class Lengths:
     output_tokens: float
     input_range: tuple[float, float] | None = None
     output_range: tuple[float, float] | None = None
+    beams_count: float = 1.0
     fills: tuple[tuple[str, float], ...] = ()
 
 
@@ -67,11 +68,15 @@ def lengths_of(row: Row, catalog: Catalog) -> Lengths:
             ends.append((value, None))
             fills.append((f"{what} of {value:g} tokens, mean of {named} ({fact.source})", MEAN_SIGMA))
     (prompt, prompt_range), (output, output_range) = ends
+    beams = _fact(f"{named}.beams", catalog)
+    if beams is not None:
+        fills.append((f"beam search of width {beams.value:g} ({beams.source})", 0.05))
     return Lengths(
         input_tokens=prompt,
         output_tokens=output,
         input_range=prompt_range,
         output_range=output_range,
+        beams_count=float(beams.value) if beams is not None else 1.0,
         fills=tuple(fills),
     )
 

@@ -14,26 +14,54 @@ from ridgeline.errors import ScenarioError, UnknownName
 from ridgeline.validation.scores import Report, ScoredRow
 
 COLUMNS = ("id", "measured", "predicted", "low", "high", "unit", "fills", "notes")
+KINDS = ("training", "memory", "inference")
+# The reference cases that the package ships: an even spread of each published set (scripts/sample_cases.py).
+SHIPPED = {
+    "training": ("training.csv",),
+    "memory": ("memory.csv",),
+    "inference": ("inference_llm.csv", "inference_other.csv"),
+}
 
 
 def run(
-    kind: str, path: str, *, training: str | None = None, rows: str | None = None, catalog: Catalog | None = None
+    kind: str,
+    path: str | None = None,
+    *,
+    training: str | None = None,
+    rows: str | None = None,
+    catalog: Catalog | None = None,
 ) -> dict[str, Any]:
     """Score the file `path` of published measurements of `kind` ("training", "memory", "inference").
 
-    `training` names the training rows that a memory file refers to; `rows` a CSV file to write with a line for each
-    scored row. Returns the object that `--json` prints: counts, skipped reasons, errors on speed, bias, coverage of
-    the 80 % intervals, rank agreement, the naive baseline, and the same by source, device and family.
+    Without `path` the reference cases that the package ships are scored. `training` names the training rows that a
+    memory file refers to; `rows` a CSV file to write with a line for each scored row. Returns the object that
+    `--json` prints: counts, skipped reasons, errors on speed, bias, coverage of the 80 % intervals, rank agreement,
+    the naive baseline, and the same by source, device and family.
     """
     known = _scorers()
     if kind not in known:
         raise UnknownName("kind of validation", kind, known)
     if rows is not None:
         _require_writable(Path(rows))
-    report = known[kind](path, catalog or load_catalog(), training)
+    report = score(kind, path, training, catalog or load_catalog())
     if rows is not None:
         write_rows(Path(rows), report.scored)
     return report.to_dict()
+
+
+def score(kind: str, path: str | None, training: str | None, catalog: Catalog) -> Report:
+    """The report of one file, or of all shipped cases of `kind` together."""
+    scorer = _scorers()[kind]
+    if path is not None:
+        return scorer(path, catalog, training)
+    folder = Path(__file__).parent / "cases"
+    parts = [scorer(str(folder / name), catalog, training) for name in SHIPPED[kind]]
+    whole = Report(kind, "shipped reference cases", sum(part.rows_count for part in parts))
+    for part in parts:
+        whole.scored += part.scored
+        for reason, count in part.skipped.items():
+            whole.skipped[reason] = whole.skipped.get(reason, 0) + count
+    return whole
 
 
 def _scorers() -> dict[str, Callable[[str, Catalog, str | None], Report]]:
