@@ -35,11 +35,15 @@ def _root(
     """
 
 
-app.command("plan", help=plan.__doc__)(plan.command)
-app.command("train", help=train.__doc__)(train.command)
-app.command("serve", help=serve.__doc__)(serve.command)
-app.command("roofline", help=roofline.__doc__)(roofline.command)
-app.command("list", help=listing.__doc__)(listing.command)
-app.command("show", help=show.__doc__)(show.command)
-app.command("cite", help=cite.__doc__)(cite.command)
-app.command("validate", help=validate.__doc__)(validate.command)
+_VERBS = (
+    ("plan", plan, "Rank the machines of a scenario."),
+    ("train", train, "A training job in detail, part by part."),
+    ("serve", serve, "A serving system in detail, part by part."),
+    ("roofline", roofline, "Each operation: time, bound, figure to improve."),
+    ("list", listing, "Ids of a kind: systems, models, devices..."),
+    ("show", show, "A record of the catalogue, or a config.json."),
+    ("cite", cite, "Sources and assumed values of an answer."),
+    ("validate", validate, "Score predictions against measurements."),
+)
+for _name, _module, _short in _VERBS:
+    app.command(_name, help=_module.__doc__, short_help=_short)(_module.command)

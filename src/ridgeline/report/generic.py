@@ -11,7 +11,7 @@ from rich.padding import Padding
 from ridgeline.report.layout import plain, significant, table
 from ridgeline.units import show
 
-_MAX_COLUMNS = 10
+_MAX_COLUMNS = 9
 
 
 def data_report(data: Mapping[str, Any], indent: int = 0) -> Sequence[RenderableType]:
@@ -24,6 +24,9 @@ def data_report(data: Mapping[str, Any], indent: int = 0) -> Sequence[Renderable
 
 def _entry(key: str, value: Any, indent: int) -> list[RenderableType]:
     if isinstance(value, Mapping):
+        if value and all(_is_record(item) for item in value.values()):
+            rows = [{key: name, **_flat(item)} for name, item in value.items()]
+            return [plain(""), Padding(_table(rows), (0, 0, 0, indent))]
         return [_line(key, indent), *data_report(value, indent + 2)] if value else []
     if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
         return [_line(key, indent), Padding(_table(value), (0, 0, 0, indent + 2))]
@@ -35,13 +38,31 @@ def _entry(key: str, value: Any, indent: int) -> list[RenderableType]:
     return [_line(f"{key}: {text}", indent)]
 
 
+def _is_record(data: Any) -> bool:
+    """Whether `data` is a mapping with figures of its own, not only further mappings."""
+    return isinstance(data, Mapping) and any(not isinstance(item, Mapping) for item in data.values())
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, keys joined by blanks."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key} ")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
 def _line(text: str, indent: int) -> RenderableType:
     return Padding(plain(text), (0, 0, 0, indent))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Rows with one column a key; text to the left and wrapped, figures to the right."""
     names = list(dict.fromkeys(name for row in rows for name in row))[:_MAX_COLUMNS]
-    lines = table(*names, left=range(len(names)))
+    texts = [index for index, name in enumerate(names) if any(isinstance(row.get(name), str) for row in rows)]
+    lines = table(*names, left=texts, flexible=texts)
     for row in rows:
         lines.add_row(*(plain(_text(row.get(name))) for name in names))
     return lines

@@ -47,10 +47,12 @@ def show_record(catalog: Catalog, ref: str, *, context: str = "8192", kv: str = 
         return _model(catalog, ref, context, kv)
     id = catalog.resolve(kind, ref)
     record = {key: value for key, value in catalog.record(kind, id).items() if key not in ("facts", "file")}
-    facts = [{"key": fact.id.removeprefix(f"{id}."), **fact.to_dict()} for fact in catalog.facts_of(kind, id)]
+    facts = _facts(catalog, kind, id)
+    if kind == "systems":
+        facts += [fact | {"key": f"chip.{fact['key']}"} for fact in _facts(catalog, "devices", record["chip"])]
     shown: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "record": kind, **record, "facts": facts}
-    if kind == "devices":
-        shown["missing"] = list(catalog.chip(id).missing())
+    if kind in ("devices", "systems"):
+        shown["missing"] = list(catalog.chip(id if kind == "devices" else record["chip"]).missing())
     if kind in ("devices", "systems"):
         shown["prices"] = [
             {
@@ -65,6 +67,10 @@ def show_record(catalog: Catalog, ref: str, *, context: str = "8192", kv: str = 
             for price in catalog.prices(id)
         ]
     return dict(finite(shown))
+
+
+def _facts(catalog: Catalog, kind: str, id: str) -> list[dict[str, Any]]:
+    return [{"key": fact.id.removeprefix(f"{id}."), **fact.to_dict()} for fact in catalog.facts_of(kind, id)]
 
 
 def _is_there(path: Path) -> bool:
