@@ -34,9 +34,11 @@ def show_report(shown: Mapping[str, Any]) -> Sequence[RenderableType]:
 
 
 def _facts(facts: Sequence[Mapping[str, Any]]) -> RenderableType:
-    lines = table("fact", "value", "kind", "source", "note", left=(0, 2, 3, 4), flexible=(3, 4))
+    lines = table("fact", "value", "kind", "source", "note", left=(0, 1, 2, 3, 4), flexible=(1, 3, 4))
     for fact in facts:
-        written = str(fact.get("written") or fact_text(fact["value"], fact.get("unit", "")))
+        plain_year = fact["key"].endswith("year")  # no thousands in a year
+        text = f"{fact['value']:.0f}" if plain_year else fact_text(fact["value"], fact.get("unit", ""))
+        written = str(fact.get("written") or text)
         note = fact.get("note") or fact.get("why") or ""
         lines.add_row(fact["key"], plain(written), fact["kind"], plain(fact.get("source", "")), plain(note))
     return lines
