@@ -156,7 +156,7 @@ def _largest_step_tokens(job: ServingJob) -> float:
 
 def reserved_tokens(job: ServingJob) -> float:
     """Cached tokens for which admission makes room: the full length, or the mean of a running sequence."""
-    generated = job.load.output_tokens if job.generates else 0.0
+    generated = job.load.beams_count * job.load.output_tokens if job.generates else 0.0
     if job.engine.admission == "evict" and not job.load.static_batch:
         return job.prompt_tokens + generated / 2
     return job.prompt_tokens + generated
@@ -202,4 +202,5 @@ def token_budget_count(job: ServingJob) -> float:
     budget = job.max_batch_tokens * job.schedulers_count
     if not math.isfinite(budget) or not job.engine.mixed_steps:
         return math.inf
-    return max(1.0, budget / (1.0 + job.prompt_tokens / max(1.0, job.load.output_tokens)))
+    beams = job.load.beams_count
+    return max(1.0, budget / (beams + job.prompt_tokens / max(1.0, job.load.output_tokens)))

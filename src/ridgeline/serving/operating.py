@@ -93,7 +93,7 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
     stages, groups = float(job.plan.pipeline_count), float(job.plan.attention_data_count)
     share, together, fullest = prompts_in_a_step(read / stages, groups)
     loaded = Step(
-        decode_count=max(0.0, running_count - together * stages),
+        decode_count=job.load.beams_count * max(0.0, running_count - together * stages),
         context_tokens=job.context_tokens,
         prompt_count=together * stages,
         prompt_tokens=piece,
@@ -103,9 +103,7 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
         fullest_prompt_count=fullest * stages if groups > 1 else 0.0,
     )
     reading = step_time(job, loaded)
-    plain = step_time(
-        job, Step(decode_count=running_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens)
-    )
+    plain = step_time(job, _decoding(job, running_count))
     mix = ((1.0 - share, plain), (share, reading))
     prompt_s = pieces * max(0.0, reading.time_s - plain.time_s) / together
     step_s = sum(part * time.time_s for part, time in mix)
@@ -159,7 +157,7 @@ def _alternating(job: ServingJob, running_count: float) -> Point:
     reading = step_time(job, prompt_step(job, together))
     decoding = step_time(
         job,
-        Step(decode_count=running_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens),
+        _decoding(job, running_count),
     )
     prompt_s = reading.time_s / together
     per_token_s = decoding.time_s + running_count / output * prompt_s
@@ -196,6 +194,15 @@ def _point(
         e2e_s=whole_s,
         step_s=sum(share * time.time_s for share, time in mix),
         mix=mix,
+    )
+
+
+def _decoding(job: ServingJob, requests_count: float) -> Step:
+    """A step in which every request advances by a token (each of its beams, with beam search)."""
+    return Step(
+        decode_count=job.load.beams_count * requests_count,
+        context_tokens=job.context_tokens,
+        encoder_tokens=job.encoder_tokens,
     )
 
 
@@ -241,8 +248,7 @@ def static_point(job: ServingJob, batch_count: float) -> Point:
         mix: tuple[tuple[float, StepTime], ...] = ((1.0, reading),)
         decode_s = 0.0
     else:
-        step = Step(decode_count=batch_count, context_tokens=job.context_tokens, encoder_tokens=job.encoder_tokens)
-        decoding = step_time(job, step)
+        decoding = step_time(job, _decoding(job, batch_count))
         decode_s = decoding.time_s
         mix = ((further / (further + passes), decoding), (passes / (further + passes), reading))
     whole_s = first_s + further * decode_s

@@ -113,7 +113,8 @@ class Load:
     send again at once) or neither (maximum load: an endless queue) says how much. `static_batch` makes the
     concurrency one batch that starts together and ends together, prompts first. `output_tokens` 0: no generation
     (encoders, embeddings). `encoder_tokens`: length of the encoder's or tower's input where the model has one and
-    does not fix it. Limits are central figures unless the name says p95.
+    does not fix it. `beams_count`: candidates that beam search carries for each request; they share the prompt's cache,
+    each decodes and reads on its own, and one is answered. Limits are central figures unless the name says p95.
     """
 
     input_tokens: float
@@ -122,6 +123,7 @@ class Load:
     concurrency_count: float | None = None
     static_batch: bool = False
     encoder_tokens: float | None = None
+    beams_count: float = 1.0
     ttft_p95_s: float | None = None
     tpot_p95_s: float | None = None
     e2e_p95_s: float | None = None

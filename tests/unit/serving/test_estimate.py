@@ -202,3 +202,11 @@ def test_attention_groups_wait_for_the_one_that_reads_a_prompt(toy):
     point = running_point(toy.job(model, plan=plan), 50.0)
     assert point.mix[1][0] == pytest.approx(share)
     assert point.requests_per_s * point.step_s == pytest.approx(0.5)
+
+
+def test_beams_decode_side_by_side_and_share_the_prompt(job):
+    one = estimate_max_load(job.with_load(input_tokens=1000.0, output_tokens=100.0))
+    four = estimate_max_load(job.with_load(input_tokens=1000.0, output_tokens=100.0, beams_count=4.0))
+    assert four.requests_per_s.best < one.requests_per_s.best
+    # the prompt is read and kept once, so four beams cost less than four requests
+    assert four.requests_per_s.best > one.requests_per_s.best / 4
