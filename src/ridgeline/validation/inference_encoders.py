@@ -133,10 +133,10 @@ def encoder_id(text: str, catalog: Catalog) -> str | None:
 def encoder_case(row: Row, id: str, catalog: Catalog) -> EncoderCase:
     """The case that a row states; `Unscored` with the fact that it lacks."""
     fills: list[tuple[str, float]] = []
-    system, copies = _machine(row, catalog)
+    system, copies = machine_of(row, catalog)
     model = _sized(without_formats(loaded(id, catalog)), id, row, catalog)
     engine = engine_of(row, catalog, fills)
-    weight, activation = _formats(row, system.chip, engine, fills)
+    weight, activation = formats_of(row, system.chip, engine, fills)
     tokens, ends = _tokens(row, model, catalog, fills)
     devices = (row.count("n_devices") or 1) * copies
     plan = ServingPlan(weight_precision=weight, activation_precision=activation, kv_precision=activation)
@@ -157,7 +157,7 @@ def encoder_case(row: Row, id: str, catalog: Catalog) -> EncoderCase:
     )
 
 
-def _machine(row: Row, catalog: Catalog) -> tuple[System, int]:
+def machine_of(row: Row, catalog: Catalog) -> tuple[System, int]:
     """The machine, and devices of ours for each that the row counts (all of an instance where it counts instances)."""
     text = row.text("device")
     if not text:
@@ -198,7 +198,8 @@ def engine_of(row: Row, catalog: Catalog, fills: list[tuple[str, float]]) -> Eng
     raise Unscored(f"engine {row.text('engine')[:40]!r} is not modelled")
 
 
-def _formats(row: Row, chip: Chip, engine: EngineProfile, fills: list[tuple[str, float]]) -> tuple[str, str]:
+def formats_of(row: Row, chip: Chip, engine: EngineProfile, fills: list[tuple[str, float]]) -> tuple[str, str]:
+    """Formats of weights and of products; `Unscored` where the precision is not known."""
     text = row.text("precision").lower()
     if not text:
         wide = wide_of(chip, BLANK_FORMATS.get(engine.id, ""))

@@ -14,6 +14,7 @@ from ridgeline.specs import Calibration, Load
 from ridgeline.validation.baseline import compute_baseline_s
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.inference_encoders import EncoderCase, encoder_case, encoder_id
+from ridgeline.validation.inference_networks import is_network_row, score_network_row
 from ridgeline.validation.scores import Report, ScoredRow
 from ridgeline.validation.training_rows import Unscored
 from ridgeline.workload.flop import forward_flop_per_token
@@ -82,6 +83,8 @@ def score_other(rows: list[Row], path: str, catalog: Catalog) -> Report:
 
 def score_row(row: Row, session: Session) -> ScoredRow:
     """One row with its prediction; `Unscored` with the reason where there is none."""
+    if is_network_row(row):
+        return score_network_row(row, session.catalog)
     metric, measured = row.text("metric"), row.number("value")
     if metric not in METRICS:
         raise Unscored(f"metric {metric!r} is not known")

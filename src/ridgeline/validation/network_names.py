@@ -110,7 +110,6 @@ NAMES: dict[str, tuple[str, Image]] = {
     "3D U-Net (KiTS19)": ("3d-unet-kits19", None),
     "Stable-Diffusion-2-base": ("sd-2", None),
     "Stable Diffusion v2 UNet (MLPerf)": ("sd-2", None),
-    "Stable Diffusion UNet": ("sd-1.5", None),
 }
 # Networks whose item is not one pass over one picture of that size: the row's size is not the network's.
 _OWN_SIZE = ("sd-1.5", "sd-2", "sdxl", "3d-unet-kits19", "mask-rcnn-resnet50", "unet", "nnunet-2d", "nnunet-3d")

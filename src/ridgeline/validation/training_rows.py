@@ -44,6 +44,9 @@ SKIPS_PADDING = ("mlperf", "dle")
 _FULL_LENGTH_FRAMEWORKS = ("tensorflow",)
 _NEURON_CORES_PER_CHIP = 2  # neuron-architecture: two NeuronCores-v2 a Trainium chip
 _CONTAINER = re.compile(r"(?:container|NeMo|release)[^0-9]{0,12}(2\d)\.(\d\d)", re.IGNORECASE)
+_OPTIMIZER_OFFLOAD = re.compile(
+    r"cpu offload|(adam\w*|optimi[sz]er)[^;,]*offload|offload[^;,]*(adam|optimi[sz]er)", re.IGNORECASE
+)
 _SHARDING: Mapping[str, Sharding] = {
     "none": "none",
     "zero1": "zero1",
@@ -91,7 +94,7 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
         sharding=_SHARDING.get(row.text("sharding")),
         shard_group_count=_shard_group(row, devices),
         sequence_parallel={"0": False, "1": True}.get(row.text("sp")),
-        offload_optimizer="offload" in row.text("note").lower(),
+        offload_optimizer=bool(_OPTIMIZER_OFFLOAD.search(row.text("note"))),
         trainable_frac=made.trainable_frac,
         global_batch_count=row.count("global_batch"),
         expert_count=row.count("ep"),
