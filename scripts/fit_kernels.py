@@ -41,6 +41,7 @@ def everything() -> tuple[list[Fitted], dict[str, list[dict]]]:
         laws += found
     named = {law.scope: law for law in laws if law.kind == "gemm.bf16"}
     laws += published.laws(named)
+    rows["rates"] = published.check(laws)
     rows["projections"] = elementwise.check_projections(named)
     return laws, rows
 

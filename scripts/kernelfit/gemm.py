@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -97,6 +97,13 @@ def predict(data: Data, values: dict[str, float], tiles: Sequence[tuple[int, int
     return tiled_gemm_s(product, law, rates, data.copies, True).time_s + quant + moved / rates.bandwidth_bytes_per_s
 
 
+def layer_like(data: Data) -> Data:
+    """Rows of the size of a layer's matrices: n and k of 1024 and more."""
+    keep = (data.n >= 1024) & (data.k >= 1024)
+    columns = {name: getattr(data, name)[keep] for name in ("copies", "m", "n", "k", "seconds")}
+    return replace(data, **columns)
+
+
 def bf16(device: str, fit_count: int) -> list[tuple[Data, Data]]:
     """The three collections of 16-bit products of one device."""
     found = [load(device, name, "bfloat16", "bf16", (fit_count, 6000)) for name in FRAMEWORKS]
@@ -151,6 +158,7 @@ def fit_all() -> tuple[list[Fitted], list[dict]]:
         single = fit(predict, [pairs[0][0]], FREE, F_SCALE)
         row = {"device": device, "rows": sum(len(t.seconds) for t in tests), "own": s, "sibling": sibling, "left": left}
         row |= {f"own.{t.framework}": score(own, [t]) for t in tests}
+        row["layers"] = score(own, [layer_like(t) for t in tests])
         row["alone"] = score(single, [pairs[0][1]])
         rows.append(row)
         tiles = TILES.get(chip_of(device).architecture, COMMON_TILES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelfit.chips import catalog
+from kernelfit.chips import chip as chip_of
 from kernelfit.least import Fitted
 from ridgeline.device.gemm import COMMON_TILES, Product, TileLaw, tiled_gemm_s
 from ridgeline.device.rates import rates_of
@@ -38,6 +39,41 @@ def best_fraction(device: str, base: dict[str, float], tiles: tuple, best_flop_p
         times = tiled_gemm_s(Product(sizes, sizes, sizes), law, rates, np.inf, False).time_s
         low, high = (middle, high) if (2 * sizes**3 / times).max() < best_flop_per_s else (low, middle)
     return middle
+
+
+# Best achieved rate over many shapes of devices that were fitted, which is not used in any fit [TFLOP/s].
+CHECKED = {
+    ("a100-sxm4-80", "bf16"): 271.2,
+    ("h100-sxm5-80", "bf16"): 794.5,
+    ("h200-sxm-141", "bf16"): 794.5,
+    ("b200-sxm", "bf16"): 1745.0,
+    ("b300-sxm", "bf16"): 1769.0,
+    ("gb200", "bf16"): 1822.0,
+    ("h100-sxm5-80", "fp8"): 1402.6,
+    ("h200-sxm-141", "fp8"): 1453.4,
+    ("b200-sxm", "fp8"): 3432.5,
+    ("b300-sxm", "fp8"): 3353.3,
+    ("gb200", "fp8"): 3615.6,
+}
+
+
+def check(laws: list[Fitted]) -> list[dict]:
+    """Best rate of the laws of fitted devices against the published best rate."""
+    named = {(law.scope, law.kind): law for law in laws if law.level == "device"}
+    sides = np.array([1024.0, 2048.0, 3072.0, 4096.0, 6144.0, 8192.0, 12288.0, 16384.0])
+    m, n, k = (x.ravel() for x in np.meshgrid(sides, sides, sides))
+    rows = []
+    for (device, precision), best in CHECKED.items():
+        law = named[device, f"gemm.{precision}"]
+        own = {name: x for name, x in law.parameters.items() if name not in ("unit_count", "clock_hz", "cache_bytes")}
+        wide = 1.0 if precision == "fp8" else 2.0
+        rates = rates_of(chip_of(device), precision, "check")
+        product = Product(m, n, k, 1.0, wide, wide, 2.0)
+        times = tiled_gemm_s(product, TileLaw(**own, tiles=law.tiles), rates, np.inf, True).time_s
+        rows.append(
+            {"device": device, "precision": precision, "best": best, "law": (2 * m * n * k / times).max() / 1e12}
+        )
+    return rows
 
 
 def laws(named: dict[str, Fitted]) -> list[Fitted]:

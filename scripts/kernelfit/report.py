@@ -21,7 +21,7 @@ Three distances:
 * *device left out*: only measured siblings of its architecture, and this device's datasheet;
 * *architecture left out*: one device of each other architecture, and this device's datasheet.
 
-Rows count as they stand in the tables (many short ones: a quarter of the 16-bit products take less than 5 us), which is
+Rows count as they stand in the tables (many short ones: 9-27 % of the 16-bit products take less than 5 us), which is
 not the mix of a real step. Two engines that call the same vendor library for the same shape differ by 1-7 % in the
 median and 8-45 % at the 90th percentile, so nothing much below 5 % would mean anything.
 """
@@ -48,7 +48,7 @@ def report(laws: list[Fitted], rows: dict[str, list[dict]]) -> str:
 
 
 def _gemm(rows: dict[str, list[dict]]) -> str:
-    names = ("own", "own.vllm", "own.trtllm", "own.sglang", "alone", "sibling", "left")
+    names = ("own", "layers", "own.vllm", "own.trtllm", "own.sglang", "alone", "sibling", "left")
     lines = [[row["device"], str(row["rows"]), *(cell(row.get(name)) for name in names)] for row in rows["gemm"]]
     for title, kinds in (("mean, HBM", ("HBM",)), ("mean, GDDR", ("GDDR",))):
         group = [row for row in rows["gemm"] if chip_of(row["device"]).memory_type.startswith(kinds)]
@@ -57,6 +57,7 @@ def _gemm(rows: dict[str, list[dict]]) -> str:
         "device",
         "rows",
         "fitted (3 engines)",
+        "of these n, k >= 1024",
         "vLLM rows",
         "TensorRT-LLM rows",
         "SGLang rows",
@@ -84,8 +85,28 @@ collections cycle 1-6 copies, and small ones stay in the cache of parts with a l
             "### Never fitted: projections of transformer layers (Vidur profiles, fp16)\n",
             "A100 and H100 with their own laws, A40 with that of its architecture (fitted on A100).\n",
             check,
+            "### Never fitted: best rates that others published (TFLOP/s)\n",
+            grid(
+                ["device", "precision", "published best", "best of the law", "difference %"],
+                [
+                    [
+                        r["device"],
+                        r["precision"],
+                        f"{r['best']:g}",
+                        f"{r['law']:.0f}",
+                        f"{100 * (r['law'] / r['best'] - 1):+.0f}",
+                    ]
+                    for r in rows["rates"]
+                ],
+            ),
+            "Published: best over many shapes, Machine Learning Engineering Open Book (source stas00-accelerators).\n",
         ]
     )
+
+
+def _rate(row: dict) -> list[str]:
+    difference = 100 * (row["law"] / row["best"] - 1)
+    return [row["device"], row["precision"], f"{row['best']:g}", f"{row['law']:.0f}", f"{difference:+.0f}"]
 
 
 def _narrow(rows: dict[str, list[dict]]) -> str:
@@ -96,8 +117,9 @@ def _narrow(rows: dict[str, list[dict]]) -> str:
             lines.append([row["device"], row["law"], str(row["rows"]), cell(row["own"]), *engines])
     text = """
 These rows time the quantisation of the activations too. It is fitted apart for each engine (a floor and bytes an
-element of A) and left out of the shipped law, because casts are operations of their own in a step. Launch, memory and cache
-parameters are those of bf16; no split over k. Block-scaled fp8 is not fitted: one collection timed it without graphs.
+element of A) and left out of the shipped law, because casts are operations of their own in a step. Launch, memory and
+cache parameters are those of bf16; no split over k. Block-scaled fp8 is not fitted: one collection timed it without
+graphs.
 """
     return "\n".join(
         [
@@ -216,8 +238,8 @@ def _elementwise(rows: dict[str, list[dict]]) -> str:
     ]
     text = """
 One set for all devices. Norm, rotary, activation and embedding kernels of that engine are bound by what their
-instructions let through a compute unit on A100 and H100 (and by memory on A40); fused training kernels are not in the data and are
-assumed at 0.8 of bandwidth (0.6-0.9).
+instructions let through a compute unit on A100 and H100 (and by memory on A40); fused training kernels are not in the
+data and are assumed at 0.8 of bandwidth (0.6-0.9).
 """
     return "\n".join(
         [
@@ -260,6 +282,10 @@ GAPS = """## Known gaps
 * Misaligned n or k, stream-K, pairs of blocks: not in the tables, not modelled.
 * Attention on parts without FlashAttention kernels of their own (Volta, CDNA, Xe) uses the FA2 set: untested.
 * The dense (not paged) attention of training uses the paged kernels' parameters; FlashAttention papers give rates
-  within 10 % of them on A100 and H100. Backward: five products for two at 0.86 of the forward rate (FlashAttention-2 paper).
-* fp8 with block scales, weight-only formats: the law of their matrix rate stands in, dequantisation is not modelled.
+  within 10 % of them on A100 and H100. Backward: five products for two at 0.86 of the forward rate (FlashAttention-2's
+  paper).
+* fp8 with block scales: the law of fp8 stands in. Weight-only formats: narrower bytes in the law of bf16; a plugin of
+  TensorRT-LLM on A100 is 30 % (8 bit) to 60 % (4 bit) slower than that for few rows, because unpacking is not
+  modelled; the interval of such products is widened.
+* int8: one plugin on A100 only.
 """

@@ -38,6 +38,7 @@ _PARTIAL_SPEEDUP = 3.0  # src: ridgeline-kernel-laws
 _CACHE_EDGE = 16.0  # src: ridgeline-kernel-laws
 _FAR = 1e3  # src: ridgeline-kernel-laws
 _CHEAPEST = 4  # src: ridgeline-kernel-laws
+_QUARTIC = 4.0  # src: ridgeline-kernel-laws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +174,8 @@ def tiled_gemm_s(product: Product, law: TileLaw, rates: Rates, weight_copies: Nu
     launch_s, ramp_s = law.launch_cycles / rates.clock_hz, law.ramp_cycles / rates.clock_hz
     memory_s = _memory_s((m, n, k, batch), product, law, rates, copies, resident)
     power = law.smooth_count
-    times = (((launch_s - wave_s) + waves * wave_s + work_s) ** power + (ramp_s + memory_s) ** power) ** (1.0 / power)
+    compute_arm = _raised((launch_s - wave_s) + waves * wave_s + work_s, power)
+    times = _rooted(compute_arm + _raised(ramp_s + memory_s, power), power)
     partial_s = _PARTIAL_BYTES * batch * m * n / (_PARTIAL_SPEEDUP * rates.bandwidth_bytes_per_s)
     times = times + (law.split_s + partial_s * menu.split) * menu.is_split
     ideal_s = 2.0 * m * n * k * batch / rates.peak_flop_per_s
@@ -189,7 +191,7 @@ def _cheapest(
     flat = times.reshape(*times.shape[:-2], -1)
     index = flat.argmin(axis=-1)
     best = np.partition(flat, _CHEAPEST - 1, axis=-1)[..., :_CHEAPEST].sum(axis=-1) / _CHEAPEST
-    flat_work = np.broadcast_to(work_s, times.shape).reshape(flat.shape)
+    flat_work = work_s.reshape(flat.shape)
     feed = feeding[index // times.shape[-1], 0]
     if flat.ndim == 1:
         work = flat_work[index]
@@ -198,6 +200,19 @@ def _cheapest(
         ideal_s, memory_s = ideal_s[..., 0, 0], memory_s[..., 0, 0]
     stretch = sustained_stretch(best, ideal_s, law.sustained_frac, law.sustained_s)
     return GemmTime(best * stretch, work * stretch, memory_s, floor_s, feed)
+
+
+def _raised(base: Number, power: float) -> Number:
+    """base^power; the fourth power, which all fitted laws use, without a call of pow."""
+    if power == _QUARTIC:
+        square = base * base
+        return square * square
+    return base**power
+
+
+def _rooted(base: Number, power: float) -> Number:
+    """base^(1/power), likewise."""
+    return np.sqrt(np.sqrt(base)) if power == _QUARTIC else base ** (1.0 / power)
 
 
 def _memory_s(
@@ -211,7 +226,7 @@ def _memory_s(
     weighted_c = law.output_weight * c
     cache = rates.cache_bytes
     warm: Number = 0.0
-    if np.ndim(copies) or copies < math.inf:
+    if not isinstance(copies, float) or copies < math.inf:
         warm = b * _warm((copies * b + a + c) / cache)
     if resident:
         warm = warm + (a + weighted_c) * _warm((a + b + c) / cache)

@@ -45,6 +45,8 @@ PREFERRED_ATTENTION = ("flashinfer", "fa3", "fa2", "compiled")
 _LEVELS = ("device", "architecture", "universal", "published")
 # Spread that the law of one precision shows on another (log standard deviation).
 _OTHER_PRECISION_SIGMA = 0.15  # src: ridgeline-kernel-laws
+# Spread of products with weights stored narrower than they are multiplied: unpacking is not modelled.
+_UNPACKING_SIGMA = 0.3  # src: ridgeline-kernel-laws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,8 @@ def _products(
     op: Gemm | GroupedGemm, chip: Chip, calibration: Calibration, context: KernelContext, family: str
 ) -> OpTime:
     law, sigma = gemm_law(calibration, chip, op.math_precision, family)
+    if bytes_per_element(op.weight_precision) < bytes_per_element(op.activation_precision):
+        sigma = quadrature(sigma, _UNPACKING_SIGMA)
     product = product_of(op) if isinstance(op, Gemm) else grouped_gemm.experts_product(op)
     time = gemm_times(product, law, chip, op.math_precision, context)
     tiled = "feed_flop_per_byte" in law.parameters

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ridgeline.core import FrozenMap
 from ridgeline.errors import MissingFact
 from ridgeline.specs import Calibration, Chip, Law
 
@@ -39,16 +41,18 @@ _GPU_KINDS = ("gpu", "edge")
 _BANDWIDTH = "memory_bandwidth_bytes_per_s"
 
 
-def rates_of(chip: Chip, precision: str, why: str, stand_ins: Mapping[str, float] | None = None) -> Rates:
+@cache
+def rates_of(chip: Chip, precision: str, why: str, stand_ins: FrozenMap[str, float] | None = None) -> Rates:
     """Figures of `chip` for matrix work in `precision`; `MissingFact` names the first that no source gives.
 
     `stand_ins`: what a law assumed of a part whose units, clock or cache are not published, under the names of
     `Rates`; used only where the chip has no figure.
     """
+    given: FrozenMap[str, float] = FrozenMap() if stand_ins is None else stand_ins
     found = {}
     for field, name in _FIELDS.items():
-        known = getattr(chip, field) is not None or name not in (stand_ins or {})
-        found[name] = chip.need(field, why) if known else (stand_ins or {})[name]
+        lent = getattr(chip, field) is None and name in given
+        found[name] = given[name] if lent else chip.need(field, why)
     return Rates(peak_flop_per_s=chip.peak(precision, why), bandwidth_bytes_per_s=chip.need(_BANDWIDTH, why), **found)
 
 
@@ -64,6 +68,7 @@ def has_units(chip: Chip, law: Law) -> bool:
     )
 
 
+@cache
 def rate_facts(chip: Chip, precision: str = "", *, tiled: bool = True) -> tuple[str, ...]:
     """Ids of the facts that `rates_of` reads (without units, clock and cache where the law is not tiled)."""
     names = (_BANDWIDTH, *_FIELDS) if tiled else (_BANDWIDTH,)
@@ -78,6 +83,7 @@ def parameters_of(law: Law) -> dict[str, float]:
     return {name: value for name, value in law.parameters.items() if name not in _FIELDS.values()}
 
 
+@cache
 def peak_fact(chip: Chip, precision: str) -> str:
     """Id of the fact behind `chip.peak(precision)`."""
     return chip.fact_id(f"peak_dense_flop_per_s.{chip.peak_key(precision)}")

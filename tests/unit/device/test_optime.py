@@ -186,3 +186,20 @@ def test_benchmark_switch_finds_small_weights_in_the_cache(chip: Chip, calibrati
     warm = op_time(op, chip, calibration, KernelContext(weight_copies_count=6))
     assert warm.memory_s <= cold.memory_s
     assert math.isfinite(warm.time_s)
+
+
+def test_narrow_weights_move_fewer_bytes_with_a_wider_interval(chip: Chip, calibration: Calibration) -> None:
+    packed = replace(THIN, weight_precision="int4")
+    wide, narrow = op_time(THIN, chip, calibration), op_time(packed, chip, calibration)
+    assert narrow.memory_s == pytest.approx(wide.memory_s / 4, rel=0.01)
+    assert narrow.sigma > wide.sigma
+
+
+def test_another_precision_takes_in_the_same_bytes_per_cycle(chip: Chip, calibration: Calibration) -> None:
+    # fp32 at 60 TFLOP/s against 1000 for bf16: no feed bound, the matrix unit is what waits for
+    slow = Gemm(
+        name="f", m=8192, n=8192, k=8192, math_precision="fp32", weight_precision="fp32", activation_precision="fp32"
+    )
+    found = op_time(slow, chip, calibration)
+    assert found.limiter == "round.peak_dense_flop_per_s.fp32"
+    assert slow.flop / found.time_s == pytest.approx(0.9 * 60e12 * 0.9, rel=0.1)
