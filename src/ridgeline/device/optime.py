@@ -301,7 +301,12 @@ def _convolution(op: Convolve, chip: Chip, calibration: Calibration, context: Ke
     key = LAW_PRECISION.get(op.math_precision, op.math_precision)
     _, own = find_law(calibration, chip, (f"convolution.{key}", "convolution"), "a law for convolutions")
     figures = conv.convolution_law(own)
-    law, sigma = gemm_law(calibration, chip, op.math_precision)
+    # 8-bit products were measured in language-model engines, with their scalings; convolutions run the 16-bit kernels'
+    # kind at a higher rate
+    wide = "bf16" if key in ("int8", "fp8") else op.math_precision
+    law, sigma = gemm_law(calibration, chip, wide)
+    if wide != op.math_precision:
+        sigma = quadrature(sigma, _OTHER_PRECISION_SIGMA)
     rate = conv.rate_ratio(op, figures)
     time = gemm_times(
         conv.implicit_product(op, figures), law, _slowed(chip, rate, figures.memory_ratio), op.math_precision, context

@@ -194,7 +194,8 @@ def engine_of(row: Row, catalog: Catalog, fills: list[tuple[str, float]]) -> Eng
         if all(word in text for word in words):
             if remark:
                 fills.append((remark, 0.1))
-            return catalog.engine(name)
+            profile = catalog.engine(name)
+            return profile.with_(fused_relative=True) if "w/ plugin" in text else profile
     raise Unscored(f"engine {row.text('engine')[:40]!r} is not modelled")
 
 
