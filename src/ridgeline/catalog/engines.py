@@ -32,6 +32,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "traffic": "traffic_frac",
     "hidden_precision": "hidden_precision",
     "expand_rows": "expand_rows_count",
+    "fused_relative": "fused_relative",
     "pool_basis": "pool_basis",
     "pool": "pool_frac",
     "context": "context_bytes",

@@ -99,7 +99,7 @@ def kernels_count(op: ComputeOp, context: KernelContext = STREAM) -> float:
     if isinstance(op, Elementwise):
         return op.launches_count
     if isinstance(op, AttentionPrefill):
-        if context.attention == "unfused":
+        if context.attention == "unfused" or not op.fused:
             return float(len(unfused_parts(op)))
         return 2.0 if op.backward else 1.0
     return 1.0
@@ -207,7 +207,7 @@ def scores_of(op: AttentionPrefill) -> attention.Scores:
 
 
 def _prefill(op: AttentionPrefill, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    if context.attention == "unfused":
+    if context.attention == "unfused" or not op.fused:
         return _unfused(op, chip, calibration, context)
     _, law = attention_law(calibration, chip, "prefill", context.attention, op.precision)
     scores = scores_of(op)

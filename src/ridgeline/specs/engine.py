@@ -36,7 +36,8 @@ class EngineProfile:
     `launches_frac` scales the count of small kernels of a layer (1: norm, rope, cache write, activation fused as
     engines of 2024 do), `traffic_frac` their bytes. `hidden_precision`: format in which hidden states are kept between
     kernels ("": that of 16-bit activations). `expand_rows_count`: products of more rows than this first write narrow
-    weights out in the wide format (0: every product expands them on the fly).
+    weights out in the wide format (0: every product expands them on the fly). `fused_relative`: one kernel looks up and
+    adds the positions of disentangled attention.
     Memory: the key-value pool is `pool_frac` of what is left after weights and workspace (`pool_basis` "free"), or
     that share of the whole device less weights, workspace and context ("total") or less weights alone ("static", the
     rest holding everything else); "none": no pool, caches are allocated as needed. `context_bytes`: driver context,
@@ -69,6 +70,7 @@ class EngineProfile:
     traffic_frac: float = 1.0
     hidden_precision: str = ""
     expand_rows_count: int = 0
+    fused_relative: bool = False
     pool_basis: PoolBasis = "total"
     pool_frac: float = 1.0
     context_bytes: float = 0.0

@@ -72,7 +72,9 @@ class SoftmaxAttention:
     `stride_tokens`: one key is kept for so many tokens (compressed attention; `selected_tokens` and the cached
     elements are then counted in such keys). `indexer_cached_per_key_bytes`: what a sparse-attention indexer keeps
     beside each key, in its own format whatever the cache's precision. `rows_per_token` differs from 1 where the
-    layer works on fewer rows than the stack has tokens (later stages of a pyramid).
+    layer works on fewer rows than the stack has tokens (later stages of a pyramid). Disentangled attention (DeBERTa)
+    adds to the scores `relative_products_count` products with a table of `relative_positions_count` positions, which
+    are looked up for every pair: kernels that fuse attention do not know it.
     """
 
     heads_count: int
@@ -89,6 +91,8 @@ class SoftmaxAttention:
     stride_tokens: int = 1
     indexer_cached_per_key_bytes: float = 0.0
     rows_per_token: float = 1.0
+    relative_products_count: int = 0
+    relative_positions_count: int = 0
 
     def cached_bytes_per_token(self, kv_precision: str) -> float:
         """Bytes that one token adds to the cache while it grows: elements in `kv_precision` and the indexer's own."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ridgeline.specs import Layer, Recurrence, SoftmaxAttention, bytes_per_element
 from ridgeline.workload.engine_step import Setting, small_kernel
-from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, Elementwise, Op
+from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, Elementwise, Gemm, Op
 from ridgeline.workload.placement import attention_tensor_count, column_frac, local_cached_count, wide_precision
+
+_INDEX_BYTES = 8.0  # src: pytorch-docs
+_LOOKUP_PASSES, _ADD_PASSES, _PAIR_READS = 2.0, 3.0, 2.0  # src: rl-derivation
 
 
 def mixer_ops(layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
@@ -93,11 +97,50 @@ def _prefill_ops(mixer: SoftmaxAttention, setting: Setting) -> Iterator[tuple[Op
             window_tokens=mixer.window_tokens,
             selected_tokens=mixer.selected_tokens,
             precision=wide_precision(setting.plan),
+            fused=mixer.relative_products_count == 0,
         ),
         step.prompt_count / together,
     )
+    if mixer.relative_products_count > 0:
+        yield from _relative_ops(mixer, step.prompt_count, rows, keys, setting)
     if mixer.indexer_per_key_flop > 0:
         yield _indexer(mixer, step.prompt_count * rows * keys / 2, step.prompt_count * keys, setting), 1.0
+
+
+def _relative_ops(
+    mixer: SoftmaxAttention, prompts: float, rows: float, keys: float, setting: Setting
+) -> Iterator[tuple[Op, float]]:
+    """Disentangled attention: queries (and keys) times the table of positions, looked up for every pair and added.
+
+    A look-up reads an 8-byte index and an element and writes one; the addition that follows reads two and writes one.
+    Engines with a kernel of their own for it (`fused_relative`) read the products once and write the sum.
+    """
+    precision = wide_precision(setting.plan)
+    width = bytes_per_element(precision)
+    heads = _heads(mixer.heads_count, setting)
+    table, products = float(mixer.relative_positions_count), float(mixer.relative_products_count)
+    product = Gemm(
+        name="position scores",
+        m=rows,
+        n=table,
+        k=float(mixer.key_dim_count),
+        batch_count=prompts * heads,
+        math_precision=precision,
+        weight_precision=precision,
+        activation_precision=precision,
+        output_precision=precision,
+    )
+    yield product, products
+    inner = mixer.heads_count * mixer.key_dim_count
+    projected = replace(product, name="position table", m=table, n=heads * mixer.key_dim_count, k=float(inner))
+    yield replace(projected, batch_count=1.0), products
+    pairs = prompts * heads * rows * keys
+    if setting.engine.fused_relative:
+        moved = pairs * width * (_PAIR_READS + products)
+        yield small_kernel("position look-up", "other", moved, 1.0, setting), 1.0
+        return
+    moved = pairs * (_INDEX_BYTES + (_LOOKUP_PASSES + _ADD_PASSES) * width)
+    yield small_kernel("position look-up", "other", moved, 2.0, setting), products
 
 
 def _indexer(mixer: SoftmaxAttention, pairs: float, tokens: float, setting: Setting) -> Elementwise:

@@ -108,7 +108,8 @@ class AttentionPrefill:
     """Scores of many queries at once: `batch_count` sequences of `query_tokens` queries on `key_tokens` keys.
 
     Queries are the last `query_tokens` of the keys when `causal`. `window_tokens` and `selected_tokens` bound the
-    keys a query reads. `backward` makes it the gradient kernel. `head` counts are those of one device.
+    keys a query reads. `backward` makes it the gradient kernel. `head` counts are those of one device. Not `fused`:
+    the scores are written to memory between the products whatever kernels there are.
     """
 
     name: str
@@ -124,6 +125,7 @@ class AttentionPrefill:
     selected_tokens: int | None = None
     backward: bool = False
     precision: str = "bf16"
+    fused: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

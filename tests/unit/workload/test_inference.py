@@ -320,3 +320,29 @@ def test_norms_and_activations_write_what_the_next_product_reads():
     moved = {op.name: op.bytes for op, _ in found(inference_ops(model(), plan, BARE, step), Elementwise)}
     assert moved["norm"] == 2 * 8 * HIDDEN * (3 * 2 + 1)  # hidden state and residual in, residual out, 8 bits out
     assert moved["activation"] == 8 * INNER * (2 * 2 + 1)
+
+
+def test_disentangled_attention_looks_up_positions_for_every_pair():
+    mixer = attention(
+        kv_heads_count=HEADS,
+        causal=False,
+        cached_per_token_count=0,
+        relative_products_count=2,
+        relative_positions_count=64,
+    )
+    net = model(Layer(linears=linears(), mixers=(mixer,), activation_count=INNER))
+    step = Step(prompt_count=2.0, prompt_tokens=100.0)
+    ops = inference_ops(net, ServingPlan(), replace(BARE, launches_frac=1.0), step)
+    found = {item.op.name: item for item in ops}
+    scores = found["position scores"]
+    assert (scores.op.m, scores.op.n, scores.op.k) == (100.0, 64.0, float(DIM))
+    assert scores.op.batch_count == 2 * HEADS
+    assert scores.count == 2 * LAYERS  # queries times positions and keys times positions
+    table = found["position table"].op
+    assert (table.m, table.n, table.k) == (64.0, float(HEADS * DIM), float(HEADS * DIM))
+    # an index of 8 bytes, an element read and one written, two read and one written by the addition
+    assert found["position look-up"].op.bytes == 2 * HEADS * 100 * 100 * (8 + 5 * 2)
+    assert not found["attention prefill"].op.fused
+    fused = inference_ops(net, ServingPlan(), replace(BARE, fused_relative=True), step)
+    (look_up,) = [item.op for item in fused if item.op.name == "position look-up"]
+    assert look_up.bytes == 2 * HEADS * 100 * 100 * 2 * (2 + 2)

@@ -189,11 +189,7 @@ def modernbert(config: Config) -> Shell:
 
 
 def deberta(config: Config) -> Shell:
-    """DeBERTa v2 and v3: relative positions in a table of their own, which every layer projects and scores.
-
-    Does not count the two extra score products of relative positions, nor the projections of their table, which
-    do not grow with the batch.
-    """
+    """DeBERTa v2 and v3: relative positions in a table of their own, which every layer projects and scores."""
     hidden, count = config.width(*reader.HIDDEN), config.layers()
     heads = heads_of(config, hidden, head_dim=False)
     relative = config.flag("relative_attention", default=False)
@@ -203,8 +199,13 @@ def deberta(config: Config) -> Shell:
     if relative and not config.flag("share_att_key", default=False):
         names = [name for word, name in (("c2p", "position-k"), ("p2c", "position-q")) if word in words]
         extra = [linear(name, "attention", hidden, hidden, bias=True, rows_per_token=0.0) for name in names]
+    context = config.context()
+    if context is None:
+        config.missing(*reader.CONTEXT)
+    products = sum(word in words for word in ("c2p", "p2c")) if relative else 0
+    positions = _relative_positions(config, context) if products else 0
     parts = (
-        encoder_attention(heads),
+        encoder_attention(heads, relative_products_count=products, relative_positions_count=positions),
         Block(linears=tuple(extra)),
         mlp(hidden, config.width(*reader.FFN), gated=False, bias=True),
     )
@@ -212,9 +213,6 @@ def deberta(config: Config) -> Shell:
     width = config.width("embedding_size", default=hidden)
     types = config.whole("type_vocab_size", high=1024, default=0)
     biased = config.flag("position_biased_input", default=True)
-    context = config.context()
-    if context is None:
-        config.missing(*reader.CONTEXT)
     rows = config.vocab() + types + (context if biased else 0)
     others = _relative_tables(config, hidden, context) if relative else 0
     kernel = config.whole("conv_kernel_size", high=64, default=0)
@@ -234,11 +232,16 @@ def deberta(config: Config) -> Shell:
     return with_task_head(config, shell, width)
 
 
-def _relative_tables(config: Config, hidden: int, context: int) -> int:
+def _relative_positions(config: Config, context: int) -> int:
+    """Rows of the table of relative positions: both directions of the span, or its buckets."""
     spans = config.whole("max_relative_positions", low=-1, high=reader.MAX_TOKENS, default=-1)
     spans = context if spans < 1 else spans
     buckets = config.whole("position_buckets", low=-1, high=reader.MAX_TOKENS, default=-1)
-    rows = 2 * (buckets if buckets > 0 else spans)
+    return 2 * (buckets if buckets > 0 else spans)
+
+
+def _relative_tables(config: Config, hidden: int, context: int) -> int:
+    rows = _relative_positions(config, context)
     norm = 2 * hidden if "layer_norm" in config.text("norm_rel_ebd", default="none") else 0
     return rows * hidden + norm
 
