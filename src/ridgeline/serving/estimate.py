@@ -251,9 +251,9 @@ def _answer(
     made = load.output_tokens if job.generates else 0.0
     each = point.running_count * (max(1.0, made) / point.e2e_s)
     tree = point.tree
-    per_token = tree.scaled(
-        1.0 / max(1e-300, each * point.step_s), "time per output token" if made else "time per request"
-    )
+    tiny = 1e-300  # src: rl-numerics
+    name = "time per output token" if made else "time per request"
+    per_token = tree.scaled(1.0 / max(tiny, each * point.step_s), name)
     cached = sequence_cache_bytes(job, job.prompt_tokens + made / 2) if made else 0.0
     pool = room.pool_bytes * job.plan.attention_data_count
     broken = broken_limits(load, point.ttft_p95_s, point.tpot_s, point.e2e_s)

@@ -13,7 +13,10 @@ R = TypeVar("R")
 _LARGE = (Layer, SoftwareProfile, Stack, Transformer)
 
 
-def remembered(*also: type, limit: int = 4096) -> Callable[[Callable[..., R]], Callable[..., R]]:
+_LIMIT_COUNT = 4096  # src: rl-numerics
+
+
+def remembered(*also: type, limit: int = _LIMIT_COUNT) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Remember up to `limit` results of a pure function, then start again.
 
     Arguments that are large frozen records (and those of the types `also`) are compared by identity and kept alive,

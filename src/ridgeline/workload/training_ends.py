@@ -41,7 +41,8 @@ def embedding_ops(model: Transformer, shape: LayerShape, software: SoftwareProfi
     forward: list[Op] = [Elementwise(name="embedding", kind="embedding", bytes=moved, launches_count=2.0)]
     filled = table * wide * 2 + (table * 2 * buffer_bytes(shape, software) if software.states == "copy" else 0.0)
     back = rows * hidden * wide * 2 + filled * (1.0 if shape.trainable_frac == 1 else 0.0)
-    backward: list[Op] = [Elementwise(name="embedding backward", kind="embedding", bytes=back, launches_count=3.0)]
+    launches = 3.0  # src: pytorch-embedding-backward
+    backward: list[Op] = [Elementwise(name="embedding backward", kind="embedding", bytes=back, launches_count=launches)]
     if shape.tensor_count > 1:
         kind: CollectiveKind = "reduce_scatter" if shape.sequence_parallel else "all_reduce"
         size = rows * hidden * wide
