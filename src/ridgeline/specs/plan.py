@@ -8,6 +8,8 @@ from typing import Literal
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
 Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "interleaved", "gpipe"]
+TensorOverlapChoice = Literal["none", "backward", "pipelined", "ring"]
+DataOverlapChoice = Literal["none", "gradients", "both"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,13 @@ class TrainingPlan:
     (gradients too), "zero3" (parameters too; FSDP). `shard_group_count`: devices over which sharding reaches
     (None: all data ranks; smaller: HSDP). `recompute`: "none", "selective" (attention scores), "full";
     `recompute_layers_frac` is the share of layers that recompute.
+
+    `keep_gathered`: with sequence parallelism, inputs of matrices are kept whole as they were gathered instead of in
+    shards that are gathered again (more memory, one exchange less). `tensor_overlap` and `data_overlap` say what is
+    overlapped where the layout decides it (None: what the software does): tensor "ring" passes pieces from neighbour
+    to neighbour while the products run in as many pieces; data "gradients" sums gradients behind the backward pass,
+    "both" also gathers weights behind the forward pass. `offload_*`: held in the memory of the host and moved over its
+    link when needed: optimizer states, weights of the layers, activations kept for the backward pass.
     """
 
     tensor_count: int = 1
@@ -40,6 +49,11 @@ class TrainingPlan:
     schedule: Schedule = "1f1b"
     offload_optimizer: bool = False
     trainable_frac: float = 1.0
+    keep_gathered: bool = False
+    tensor_overlap: TensorOverlapChoice | None = None
+    data_overlap: DataOverlapChoice | None = None
+    offload_weights: bool = False
+    offload_activations: bool = False
 
     @property
     def devices_count(self) -> int:
@@ -65,7 +79,17 @@ class TrainingPlan:
             parts.append(self.sharding)
         if self.recompute != "none":
             parts.append(f"recompute-{self.recompute}")
-        return " ".join(parts)
+        return " ".join([*parts, *self._choices()])
+
+    def _choices(self) -> list[str]:
+        """What the layout decides beyond degrees, batches, sharding and recompute."""
+        found = ["keep-gathered"] if self.keep_gathered else []
+        if self.tensor_overlap is not None:
+            found.append(f"tensor-overlap-{self.tensor_overlap}")
+        if self.data_overlap is not None:
+            found.append(f"data-overlap-{self.data_overlap}")
+        moved = (("weights", self.offload_weights), ("activations", self.offload_activations))
+        return found + [f"offload-{name}" for name, offloaded in moved if offloaded]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

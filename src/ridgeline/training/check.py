@@ -167,6 +167,36 @@ def sharding(model: Transformer, system: System, plan: TrainingPlan) -> Iterator
         yield Problem("sharding", ("shard_group_count",), text)
 
 
+def overlap(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
+    """What the layout overlaps exists: a tensor group, in shards where products are cut; data ranks; a gather."""
+    names: tuple[str, ...]
+    if plan.keep_gathered and not (plan.sequence_parallel and plan.tensor_count > 1):
+        names = ("keep_gathered", "sequence_parallel")
+        yield Problem("sequence", names, "keep_gathered: nothing is gathered without sequence parallelism")
+    names = ("tensor_overlap", "tensor_count")
+    if plan.tensor_overlap not in (None, "none") and plan.tensor_count == 1:
+        yield Problem("overlap", names, f"tensor overlap {plan.tensor_overlap} without a tensor group")
+    elif plan.tensor_overlap in ("pipelined", "ring") and not plan.sequence_parallel:
+        text = f"tensor overlap {plan.tensor_overlap} cuts gathers and scatters: it needs sequence parallelism"
+        yield Problem("overlap", ("tensor_overlap", "sequence_parallel"), text)
+    names = ("data_overlap", "data_count", "sharding")
+    if plan.data_overlap in (None, "none"):
+        return
+    if plan.data_count * plan.context_count == 1:
+        yield Problem("overlap", names, "data overlap without data ranks")
+    elif plan.sharding == "zero3":
+        yield Problem("overlap", names, "full sharding exchanges layer by layer: data overlap has nothing to hide")
+    elif plan.data_overlap == "both" and plan.sharding == "none":
+        yield Problem("overlap", names, "no weights are gathered without sharding")
+
+
+def offload(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
+    """What is offloaded layer by layer crosses a host link whose rate is known."""
+    if (plan.offload_weights or plan.offload_activations) and system.chip.host_oneway_bytes_per_s is None:
+        names = ("offload_weights", "offload_activations")
+        yield Problem("offload", names, f"no published rate of the link between {system.chip.id} and its host")
+
+
 def precision(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
     """The chip has a matrix rate for the precision."""
     if not system.chip.has_peak(plan.precision):
@@ -186,5 +216,7 @@ RULES: tuple[Rule, ...] = (
     domain,
     devices,
     sharding,
+    overlap,
+    offload,
     precision,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ridgeline.core import Breakdown, leaf, total
 from ridgeline.errors import BadPlan
 from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
+from ridgeline.training.host import held_activations, kept_share, resident_frac
 from ridgeline.workload.memory import (
     LOGIT_BYTES,
     gradients_at_work,
@@ -80,24 +82,58 @@ def _parts(model: Transformer, stage: Stage, plan: TrainingPlan, software: Softw
     return parts
 
 
-def _states(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
+@dataclass(frozen=True, slots=True)
+class StateTerms:
+    """States of a stage's parameters on one device [bytes]: as they would be with everything on the device.
+
+    `optimizer` is master weights and moments; `copies` the 16-bit weights beside a master alone; `resident_frac` the
+    share of weights and copies that stays on the device under `offload_weights`.
+    """
+
+    weights: float
+    gradients: float
+    master: float
+    moments: float
+    gathered: float
+    copies: float
+    resident_frac: float
+
+
+def state_terms(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> StateTerms:
+    """States of the parameters of `stage` on one device."""
     local = local_parameters(model, stage, plan)
     ranks, expert_ranks = shard_ranks(plan)
     recipe = state_recipe(plan.precision, software)
     dense = sharded_states(local.dense_count, plan.trainable_frac, ranks, recipe, plan.sharding)
     expert = sharded_states(local.expert_count, plan.trainable_frac, expert_ranks, recipe, plan.sharding)
+    gathered = copies = 0.0
+    if plan.sharding == "zero3":
+        gathered = _gathered(local.widest_layer_count, plan, software)
+    elif software.states == "master-only" and recipe.weights == 0:
+        copies = local.total_count * layer_shape(plan).stream_bytes
+    return StateTerms(
+        weights=dense.weights + expert.weights,
+        gradients=dense.gradients + expert.gradients,
+        master=dense.master + expert.master,
+        moments=dense.moments + expert.moments,
+        gathered=gathered,
+        copies=copies,
+        resident_frac=resident_frac(stage, plan, local),
+    )
+
+
+def _states(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
+    terms = state_terms(model, stage, plan, software)
     formula = "training-states"
     found = [
-        _Part("weights", dense.weights + expert.weights, formula, "states"),
-        _Part("gradients", dense.gradients + expert.gradients, formula, "gradient_precision"),
+        _Part("weights", terms.weights * terms.resident_frac, formula, "states"),
+        _Part("gradients", terms.gradients, formula, "gradient_precision"),
     ]
     if not plan.offload_optimizer:
-        found.append(_Part("master weights", dense.master + expert.master, formula))
-        found.append(_Part("optimizer moments", dense.moments + expert.moments, formula))
-    if plan.sharding == "zero3":
-        found.append(_Part("gathered layers", _gathered(local.widest_layer_count, plan, software), formula))
-    elif software.states == "master-only" and recipe.weights == 0:
-        found.append(_Part("16-bit copies", local.total_count * layer_shape(plan).stream_bytes, formula, "states"))
+        found.append(_Part("master weights", terms.master, formula))
+        found.append(_Part("optimizer moments", terms.moments, formula))
+    found.append(_Part("gathered layers", terms.gathered, formula))
+    found.append(_Part("16-bit copies", terms.copies * terms.resident_frac, formula, "states"))
     return found
 
 
@@ -108,33 +144,77 @@ def _gathered(widest_count: float, plan: TrainingPlan, software: SoftwareProfile
     return widest_count * wide * (ahead + plan.trainable_frac)
 
 
-def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
-    """What is kept between passes for all micro-batches in flight, what one layer needs at work, and the logits."""
-    alive = in_flight_frac(stage.index, plan)
-    part = plan.recompute_layers_frac if plan.recompute != "none" else 0.0
-    kept = working = moving = 0.0
+@dataclass(frozen=True, slots=True)
+class ActivationTerms:
+    """Activations of a stage on one device for one micro-batch [bytes].
+
+    `kept` between the passes by all layers, `largest` by the largest one; `working`: a layer that is computed again;
+    `moving`: gradients of a layer at work; `stream`: output of the embedding, and half of what the head's input takes.
+    """
+
+    kept: float
+    largest: float
+    working: float
+    moving: float
+    stream: float
+    logits: float
+
+
+def activation_terms(
+    model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile
+) -> ActivationTerms:
+    """Activations of one micro-batch on one device of `stage`."""
+    kept = largest = working = moving = 0.0
     for share in stage.shares:
         tokens = stack_tokens(model, share.stack, plan.sequence_tokens)
         shape = layer_shape(plan, tokens, cross_tokens(model, plan.sequence_tokens))
         one = kept_by_layer(share.layer, share.hidden, shape, software)
-        again = one.selective if plan.recompute == "selective" else one.entry
-        kept += share.count * (part * again + (1.0 - part) * one.whole)
+        each = kept_share(one, plan)
+        kept += share.count * each
+        largest = max(largest, each)
         moving = max(moving, gradients_at_work(share.layer, shape, software))
-        if part > 0:
-            working = max(working, one.whole - again)
+        if plan.recompute != "none" and plan.recompute_layers_frac > 0:
+            working = max(working, one.whole - (one.selective if plan.recompute == "selective" else one.entry))
     shape = layer_shape(plan)
-    stream = shape.residual_rows * model.hidden_count * shape.stream_bytes
-    formula = "activation-memory"
-    found = [
-        _Part("activations", alive * kept, formula),
-        _Part("layer computed again", working, formula),
-        _Part("gradients at work", moving, formula),
-        _Part("embedding output", alive * stream if stage.embedding else 0.0, formula),
-    ]
+    logits = 0.0
     if stage.head and model.head is not None:
         rows = shape.rows * (model.head.rows_per_token or 1.0)
         vocab = projection(model.head, plan.tensor_count).outputs_count
-        size = logits_bytes(rows, vocab, LOGIT_BYTES[software.loss])
-        found.append(_Part("input of the head", 2 * stream, formula))
-        found.append(_Part("logits", size, "logits-memory", "loss"))
+        logits = logits_bytes(rows, vocab, LOGIT_BYTES[software.loss])
+    stream = shape.residual_rows * model.hidden_count * shape.stream_bytes
+    return ActivationTerms(kept, largest, working, moving, stream, logits)
+
+
+def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
+    """What is kept between passes for all micro-batches in flight, what one layer needs at work, and the logits."""
+    alive = in_flight_frac(stage.index, plan)
+    terms = activation_terms(model, stage, plan, software)
+    held = held_activations(alive, terms.kept, terms.largest, offloaded=plan.offload_activations)
+    formula = "activation-memory"
+    found = [
+        _Part("activations", held, formula),
+        _Part("layer computed again", terms.working, formula),
+        _Part("gradients at work", terms.moving, formula),
+        _Part("embedding output", alive * terms.stream if stage.embedding else 0.0, formula),
+    ]
+    if stage.head and model.head is not None:
+        found.append(_Part("input of the head", 2 * terms.stream, formula))
+        found.append(_Part("logits", terms.logits, "logits-memory", "loss"))
+    return found
+
+
+def host_bytes(model: Transformer, plan: TrainingPlan, software: SoftwareProfile) -> float:
+    """Bytes that one device of the fullest stage keeps in the memory of its host."""
+    return max((_stage_host_bytes(model, stage, plan, software) for stage in stages_of(model, plan)), default=0.0)
+
+
+def _stage_host_bytes(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> float:
+    states = state_terms(model, stage, plan, software)
+    found = (states.weights + states.copies) * (1.0 - states.resident_frac)
+    if plan.offload_optimizer:
+        found += states.master + states.moments
+    if plan.offload_activations:
+        one = activation_terms(model, stage, plan, software)
+        alive = in_flight_frac(stage.index, plan)
+        found += alive * one.kept - held_activations(alive, one.kept, one.largest, offloaded=True)
     return found

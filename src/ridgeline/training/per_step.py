@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.specs import RankGroup, TrainingPlan, Transformer
+from ridgeline.specs import RankGroup, SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, total_s
 from ridgeline.training.phases import Phases, hide
 from ridgeline.training.schedule import bucketed_exposed_s
@@ -22,23 +22,39 @@ def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cloc
     of the first one where the software does so; the last (first) bucket has nothing to hide behind.
     """
     local = local_parameters(model, stage, plan)
-    works = clock.works((*_weight_casts(stage, plan, clock), *_reductions(local, plan, clock)))
+    works, after = step_parts(model, stage, plan, clock)
     software = clock.software
     shared_s = 0.0
     buckets = buckets_count(local, plan, clock)
-    if software.data_overlap:
-        window_s = phases.backward_s * _reductions_count(plan)
+    gradients, weights = data_overlaps(plan, software)
+    if gradients:
+        window_s = phases.backward_s * reductions_count(plan)
         shared_s += hide(works, "gradient exchange", bucketed_exposed_s, window_s, buckets)
-    if software.gather_overlap:
+    if weights:
         shared_s += hide(works, "weight exchange", bucketed_exposed_s, phases.forward_s, buckets)
     if shared_s > 0 and clock.slowdown_frac > 0:
         slowed_s = shared_s * clock.slowdown_frac
         add(works, Work("slowed by exchange", slowed_s, 0.0, 0.0, "", (software.fact_id("overlap_slowdown_frac"),)))
-    for work in _optimizer(local, plan, clock).values():
-        add(works, work)
-    for work in clock.works(_tied(model, stage, plan, clock)).values():
+    for work in after.values():
         add(works, work)
     return works
+
+
+def step_parts(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> tuple[Works, Works]:
+    """What `stage` does once a step before any overlap: (exchanges with the casts before them, what follows them)."""
+    local = local_parameters(model, stage, plan)
+    exchanges = clock.works((*_weight_casts(stage, plan, clock), *_reductions(local, plan, clock)))
+    after: Works = dict(_optimizer(local, plan, clock))
+    for work in clock.works(_tied(model, stage, plan, clock)).values():
+        add(after, work)
+    return exchanges, after
+
+
+def data_overlaps(plan: TrainingPlan, software: SoftwareProfile) -> tuple[bool, bool]:
+    """Whether gradients are summed behind the backward pass, and weights gathered behind the forward pass."""
+    if plan.data_overlap is None:
+        return software.data_overlap, software.gather_overlap
+    return plan.data_overlap != "none", plan.data_overlap == "both"
 
 
 def buckets_count(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> float:
@@ -48,7 +64,7 @@ def buckets_count(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> f
     return max(1.0, float(plan.interleave_count), whole / size if size > 0 else 1.0)
 
 
-def _reductions_count(plan: TrainingPlan) -> int:
+def reductions_count(plan: TrainingPlan) -> int:
     """How often a step gradients are summed: with ZeRO-2 after every micro-batch, as nobody keeps whole ones."""
     return plan.micro_batches_count if plan.sharding == "zero2" else 1
 
@@ -86,7 +102,7 @@ def _reductions(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> lis
         elif plan.sharding == "none":
             ops.append(_exchange("gradient sum", "all_reduce", count * wire, group))
         else:
-            ops += [_exchange("gradient sum", "reduce_scatter", count * wire, group)] * _reductions_count(plan)
+            ops += [_exchange("gradient sum", "reduce_scatter", count * wire, group)] * reductions_count(plan)
             kept = shape.narrow_bytes if clock.software.narrow_weights and shape.narrow_bytes else shape.stream_bytes
             ops.append(_exchange("weight gather", "all_gather", count * kept * plan.trainable_frac, group))
     return [Repeated(op=op) for op in ops]

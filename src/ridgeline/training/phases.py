@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeline.specs import Layer, RankGroup, SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, merged, total_s
-from ridgeline.training.schedule import layerwise_exposed_s, pipelined_exposed_s, slowest_excess_frac
+from ridgeline.training.host import add_transfers, layer_transfers_s, offloads_layers
+from ridgeline.training.schedule import layerwise_exposed_s, pipelined_exposed_s, ring_exposed_s, slowest_excess_frac
 from ridgeline.workload.layers import LayerOps, training_layer_ops
 from ridgeline.workload.memory import layer_parameters, shard_ranks
-from ridgeline.workload.ops import Collective, CollectiveKind, GroupedGemm, Repeated
+from ridgeline.workload.ops import Collective, CollectiveKind, Gemm, GroupedGemm, Repeated
 from ridgeline.workload.stages import LayerShare, Stage, cross_tokens, stack_tokens
 from ridgeline.workload.training_ends import embedding_ops, head_ops
 from ridgeline.workload.training_shapes import LayerShape, layer_shape
@@ -67,8 +68,9 @@ def stage_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cl
     shape = layer_shape(plan)
     ranks = shard_ranks(plan) if plan.sharding == "zero3" else (1, 1)
     held = tuple((id(share.layer), share.count) for share in stage.shares)
-    recompute = (plan.recompute, plan.recompute_layers_frac)
-    key = (held, stage.embedding, stage.head, shape, recompute, ranks, plan.devices_count, id(model))
+    chosen = (plan.recompute, plan.recompute_layers_frac, plan.tensor_overlap)
+    moved = (plan.offload_weights, plan.offload_activations)
+    key = (held, stage.embedding, stage.head, shape, chosen, moved, ranks, plan.devices_count, id(model))
     found = clock.stages.get(key)
     if found is None:  # the model is kept beside the answer, so that its identity is not used again
         found = clock.stages[key] = (_stage_phases(model, stage, plan, clock), model)
@@ -93,12 +95,17 @@ def share_phases(model: Transformer, share: LayerShare, plan: TrainingPlan, cloc
     whole = one.scaled(share.count)
     if plan.sharding == "zero3":
         _add_full_sharding(whole, one, share, shape, plan, clock)
+    if offloads_layers(plan):
+        forward_s, backward_s = layer_transfers_s(share.layer, share.hidden, shape, plan, clock)
+        add_transfers(whole.forward, forward_s, one.forward_s, share.count, clock)
+        add_transfers(whole.backward, backward_s, one.backward_s, share.count, clock)
     return whole
 
 
 def layer_phases(layer: Layer, hidden: int, shape: LayerShape, plan: TrainingPlan, clock: Clock) -> Phases:
     """One layer, remembered by what decides it."""
-    key = (id(layer), hidden, shape, plan.recompute, plan.recompute_layers_frac, plan.devices_count)
+    chosen = (plan.recompute, plan.recompute_layers_frac, plan.tensor_overlap)
+    key = (id(layer), hidden, shape, chosen, plan.devices_count)
     found = clock.layers.get(key)
     if found is None:
         ops = training_layer_ops(layer, hidden, shape, clock.software)
@@ -127,12 +134,16 @@ def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backwar
     _add_conditions(works, products_s, plan, clock)
     shared_s = 0.0
     window_s = products_s / 2  # gathers run with one half of the products, scatters with the other
-    if software.tensor_overlap == "pipelined":
-        shared_s += hide(works, "tensor exchange", pipelined_exposed_s, window_s, plan.tensor_count)
-    if backward and software.tensor_overlap != "none":
+    overlap = plan.tensor_overlap or software.tensor_overlap
+    exposed = {"pipelined": pipelined_exposed_s, "ring": ring_exposed_s}.get(overlap)
+    if exposed is not None:
+        shared_s += hide(works, "tensor exchange", exposed, window_s, plan.tensor_count)
+    if backward and overlap != "none":
         shared_s += hide(works, "tensor exchange late", _whole, window_s, 1.0)
-    elif software.tensor_overlap == "pipelined":
-        shared_s += hide(works, "tensor exchange late", pipelined_exposed_s, window_s, plan.tensor_count)
+    elif exposed is not None:
+        shared_s += hide(works, "tensor exchange late", exposed, window_s, plan.tensor_count)
+    if overlap == "ring" and shared_s > 0:
+        _add_pieces(works, ops, times, plan.tensor_count, clock)
     if software.context_overlap:
         attention_s = total_s(works, "attention")
         shared_s += hide(works, "context exchange", pipelined_exposed_s, attention_s, plan.context_count)
@@ -140,6 +151,18 @@ def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backwar
         _extra(works, "slowed by exchange", shared_s * clock.slowdown_frac, software, "overlap_slowdown_frac")
     _add_launches(works, [item for item in ops if _routed(item)], times, clock)
     return works
+
+
+def _add_pieces(works: Works, ops: Iterable[Repeated], times: float, pieces_count: int, clock: Clock) -> None:
+    """What products lose when they run in as many pieces as a ring passes: all but those of weight gradients."""
+    lost_s = kernels = 0.0
+    for item in ops:
+        if isinstance(item.op, Gemm) and not item.op.name.endswith("weight gradient"):
+            piece = clock.time(replace(item.op, m=item.op.m / pieces_count))
+            count = item.count * times
+            lost_s += count * (pieces_count * piece.time_s - clock.time(item.op).time_s)
+            kernels += count * (pieces_count - 1)
+    add(works, Work("products in pieces", max(0.0, lost_s), 0.0, kernels, "ring-overlap", ()))
 
 
 def _whole(exchange_s: float, window_s: float, pieces_count: float) -> float:

@@ -126,7 +126,7 @@ def tensor_exchange(items: Sequence[Projection], shape: LayerShape, *, backward:
         kinds = (
             ("tensor gather", "all_gather", 1.0),
             ("tensor scatter", "reduce_scatter", 1.0),
-            ("tensor gather again", "all_gather", 1.0),
+            *(() if shape.keep_gathered else (("tensor gather again", "all_gather", 1.0),)),
         )
     else:
         kinds = (("tensor gather", "all_gather", 1.0), ("tensor scatter", "reduce_scatter", 1.0))

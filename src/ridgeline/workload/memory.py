@@ -222,7 +222,7 @@ def _kept_input(item: Projection, shape: LayerShape) -> float:
     """Bytes of a projection's input: in shards where sequence parallelism gathers it, else whole."""
     element = shape.narrow_bytes if shape.gemm_precision(item.role) != shape.stream_precision else shape.stream_bytes
     rows = rows_of(item, shape)
-    if item.split != "row" and item.role not in ("expert", "router"):
+    if item.split != "row" and item.role not in ("expert", "router") and not shape.keep_gathered:
         rows *= shape.residual_rows / shape.rows
     return rows * item.inputs_count * element
 

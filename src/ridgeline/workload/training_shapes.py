@@ -23,7 +23,7 @@ class LayerShape:
     `sequences_count` sequences, `query_tokens` tokens of each on this device (the sequence over the context degree),
     `sequence_tokens` in all. `cross_tokens` is the length that cross-attention looks at. Experts are spread over
     `expert_count` devices and each expert is cut over `expert_tensor_count`. `domain_count` devices share the innermost
-    level of the machine.
+    level of the machine. `keep_gathered`: inputs that sequence parallelism gathers stay whole until the backward pass.
     """
 
     sequences_count: float = 1.0
@@ -38,6 +38,7 @@ class LayerShape:
     sequence_parallel: bool = False
     precision: str = "bf16"
     trainable_frac: float = 1.0
+    keep_gathered: bool = False
 
     @property
     def rows(self) -> float:
@@ -119,6 +120,7 @@ def layer_shape(
         sequence_parallel=plan.sequence_parallel and plan.tensor_count > 1,
         precision=plan.precision,
         trainable_frac=plan.trainable_frac,
+        keep_gathered=plan.keep_gathered and plan.sequence_parallel and plan.tensor_count > 1,
     )
 
 
