@@ -18,10 +18,13 @@ from ridgeline.serving.layouts import (
     serving_layouts,
     try_layouts,
 )
+from ridgeline.serving.network import NetworkServingEstimate, NetworkServingJob, estimate_network
 from ridgeline.serving.step import OpShare, StepTime, step_time
 
 __all__ = [
     "Capacity",
+    "NetworkServingEstimate",
+    "NetworkServingJob",
     "OpShare",
     "Rejection",
     "ServingEstimate",
@@ -31,6 +34,7 @@ __all__ = [
     "capacity",
     "estimate_encoder",
     "estimate_max_load",
+    "estimate_network",
     "estimate_serving",
     "estimate_static_batch",
     "fewest_devices",

@@ -3,6 +3,7 @@
 from ridgeline.specs.calibration import Calibration, Law
 from ridgeline.specs.chip import Chip
 from ridgeline.specs.engine import EngineProfile, Load
+from ridgeline.specs.network import Network, Node, Shape
 from ridgeline.specs.plan import ServingPlan, TrainingPlan
 from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, bytes_per_element
 from ridgeline.specs.price import Price, Site
@@ -33,11 +34,14 @@ __all__ = [
     "Link",
     "Load",
     "Mixer",
+    "Network",
     "NetworkLevel",
+    "Node",
     "Price",
     "RankGroup",
     "Recurrence",
     "ServingPlan",
+    "Shape",
     "Site",
     "SoftmaxAttention",
     "SoftwareProfile",

@@ -5,10 +5,13 @@ from ridgeline.training.complete import PlanDraft, Setting, complete_plan
 from ridgeline.training.job import TrainingEstimate, TrainingJob
 from ridgeline.training.layouts import LayoutRequest, candidates, layouts, least_recompute
 from ridgeline.training.memory import peak_bytes, peak_memory, stage_memory
+from ridgeline.training.network_step import NetworkTrainingEstimate, NetworkTrainingJob, estimate_network_step
 from ridgeline.training.step import estimate_step
 
 __all__ = [
     "LayoutRequest",
+    "NetworkTrainingEstimate",
+    "NetworkTrainingJob",
     "PlanDraft",
     "Problem",
     "Setting",
@@ -17,6 +20,7 @@ __all__ = [
     "candidates",
     "check_plan",
     "complete_plan",
+    "estimate_network_step",
     "estimate_step",
     "layouts",
     "least_recompute",
