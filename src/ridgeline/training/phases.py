@@ -79,12 +79,18 @@ def stage_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cl
 
 def _stage_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> Phases:
     parts = [share_phases(model, share, plan, clock) for share in stage.shares]
+    return joined([*parts, *ends_phases(model, stage, plan, clock)])
+
+
+def ends_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> list[Phases]:
+    """One micro-batch through the embedding and through the head, where `stage` has them."""
     shape = layer_shape(plan)
+    found = []
     if stage.embedding and model.vocab_count:
-        parts.append(_end_phases(embedding_ops(model, shape, clock.software), plan, clock))
+        found.append(_end_phases(embedding_ops(model, shape, clock.software), plan, clock))
     if stage.head and model.head is not None:
-        parts.append(_end_phases(head_ops(model, shape, clock.software), plan, clock))
-    return joined(parts)
+        found.append(_end_phases(head_ops(model, shape, clock.software), plan, clock))
+    return found
 
 
 def share_phases(model: Transformer, share: LayerShare, plan: TrainingPlan, clock: Clock) -> Phases:

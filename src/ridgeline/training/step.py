@@ -118,8 +118,27 @@ def pipeline_sends(model: Transformer, plan: TrainingPlan, clock: Clock, phases:
     is not in shards anyway). Interleaved schedules may send while the next piece computes; the ramps at both ends of
     the step stay.
     """
+    found, crossings = send_works(model, plan, clock)
+    if hides_sends(plan, clock) and found:
+        steady = steady_crossings_count(plan)
+        _hide_sends(found, steady / crossings, steady * phases.forward_s / plan.interleave_count, clock)
+    return found
+
+
+def hides_sends(plan: TrainingPlan, clock: Clock) -> bool:
+    """Whether sends run beside the next piece: interleaved schedules of a software that does so."""
+    return clock.software.pipeline_overlap and plan.interleave_count > 1
+
+
+def steady_crossings_count(plan: TrainingPlan) -> int:
+    """Crossings of a boundary between the ramps of a step."""
+    return 2 * plan.micro_batches_count * plan.interleave_count
+
+
+def send_works(model: Transformer, plan: TrainingPlan, clock: Clock) -> tuple[Works, int]:
+    """Transfers between stages before any overlap, and how often a micro-batch crosses a boundary, ramps included."""
     if plan.pipeline_count == 1:
-        return {}
+        return {}, 0
     shape = layer_shape(plan)
     size = shape.rows * model.hidden_count * shape.stream_bytes
     per_stage = plan.devices_count // plan.pipeline_count
@@ -128,16 +147,13 @@ def pipeline_sends(model: Transformer, plan: TrainingPlan, clock: Clock, phases:
     ops = [Collective(name="pipeline send", kind="send", message_bytes=share, group=across)]
     if plan.tensor_count > 1 and not shape.sequence_parallel:
         ops.append(Collective(name="pipeline gather", kind="all_gather", message_bytes=size, group=shape.tensor_group))
-    steady = 2 * plan.micro_batches_count * plan.interleave_count
-    crossings = 2 * (plan.pipeline_count - 1) + steady
+    crossings = 2 * (plan.pipeline_count - 1) + steady_crossings_count(plan)
     found: Works = {}
     for op in ops:
         timed = clock.time(op)
         doubt_s = crossings * timed.time_s * timed.sigma
         add(found, Work(timed.work, crossings * timed.time_s, doubt_s, 0.0, timed.model, timed.uses))
-    if clock.software.pipeline_overlap and plan.interleave_count > 1 and found:
-        _hide_sends(found, steady / crossings, steady * phases.forward_s / plan.interleave_count, clock)
-    return found
+    return found, crossings
 
 
 def _hide_sends(found: Works, steady_frac: float, window_s: float, clock: Clock) -> None:
