@@ -7,7 +7,18 @@ from functools import cache
 
 from ridgeline.errors import UnknownName
 from ridgeline.specs.network import Network
-from ridgeline.workload.convnets import dense, detection, diffusion, inception, mobile, modern, plain, resnet, unet
+from ridgeline.workload.convnets import (
+    dense,
+    detection,
+    diffusion,
+    inception,
+    mobile,
+    modern,
+    plain,
+    resnet,
+    unet,
+    yolo,
+)
 
 Image = int | tuple[int, ...] | None
 Builder = Callable[[Image], Network]
@@ -64,6 +75,9 @@ NETWORKS: dict[str, Builder] = {
     "ssd-mobilenet-v2": _sized(detection.ssd_mobilenet_v2),
     "retinanet-resnext50": _sized(detection.retinanet),
     "mask-rcnn-resnet50": _sized(detection.mask_rcnn),
+    **{name: _sized(yolo.yolo, name) for name in yolo.SCALES},
+    "yolov3": _sized(yolo.yolo_v3),
+    "yolov3-tiny": _sized(yolo.yolo_v3_tiny),
     "unet": _sized(unet.unet),
     "nnunet-2d": lambda image: unet.nnunet(image or unet.NNUNET_2D),
     "nnunet-3d": lambda image: unet.nnunet(image or unet.NNUNET_3D),

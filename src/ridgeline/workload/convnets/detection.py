@@ -14,7 +14,7 @@ from ridgeline.workload.convnets.mobile import STAGES, Habits, body
 from ridgeline.workload.convnets.resnet import MEMBERS, trunk
 
 COCO = 81  # src: liu-2015
-OPEN_IMAGES = 264  # src: mlperf-inference
+OPEN_IMAGES = 264  # src: mlperf-inference-rules
 PYRAMID = 256  # src: liu-2015
 # COCO photographs (640x480 mostly) with the short side at 800, padded to multiples of 32.
 MASK_IMAGE = (800, 1088)  # src: mlperf-training
@@ -60,14 +60,14 @@ def ssd300_resnet50(image: Sizes = 300, classes: int = COCO) -> Network:  # src:
     return net.done("ssd300-resnet50", "nvidia-deeplearningexamples")
 
 
-def ssd_resnet34(image: Sizes = 1200, classes: int = COCO) -> Network:  # src: mlperf-inference
+def ssd_resnet34(image: Sizes = 1200, classes: int = COCO) -> Network:  # src: mlperf-inference-rules
     """SSD on ResNet-34 at 1200 pixels (MLPerf inference): heads with stride 3."""
     net = start(image)
-    member = replace(MEMBERS["resnet34"], blocks=(3, 4, 6), last_strides=(1, 2, 1))  # src: mlperf-inference
+    member = replace(MEMBERS["resnet34"], blocks=(3, 4, 6), last_strides=(1, 2, 1))  # src: mlperf-inference-rules
     x = trunk(net, member)[-1]
     net.scope, net.norm = "ssd.", None
-    _heads(net, _extras(net, x, _EXTRAS_1200), _BOXES, classes, stride=3)  # src: mlperf-inference
-    return net.done("ssd-resnet34", "mlperf-inference")
+    _heads(net, _extras(net, x, _EXTRAS_1200), _BOXES, classes, stride=3)  # src: mlperf-inference-rules
+    return net.done("ssd-resnet34", "mlperf-inference-rules")
 
 
 def ssd_mobilenet_v1(image: Sizes = 300, classes: int = 91) -> Network:  # src: liu-2015
@@ -77,7 +77,7 @@ def ssd_mobilenet_v1(image: Sizes = 300, classes: int = 91) -> Network:  # src: 
     found = body(net, x, STAGES["mobilenet-v1"], Habits())
     maps = [found[-2], *_extras(net, found[-1], "256-512/2 128-256/2 128-256/2 64-128/2")]
     _heads(net, maps, (3, 6, 6, 6, 6, 6), classes, kernel=1)  # src: liu-2015
-    return net.done("ssd-mobilenet-v1", "mlperf-inference")
+    return net.done("ssd-mobilenet-v1", "mlperf-inference-rules")
 
 
 def ssd_mobilenet_v2(image: Sizes = 300, classes: int = 91) -> Network:  # src: liu-2015
@@ -88,7 +88,7 @@ def ssd_mobilenet_v2(image: Sizes = 300, classes: int = 91) -> Network:  # src: 
     x = net.block(found[-1], 1280)  # src: liu-2015
     maps = [found[-3], *_extras(net, x, "256-512/2 128-256/2 128-256/2 64-128/2")]  # src: liu-2015
     _heads(net, maps, (3, 6, 6, 6, 6, 6), classes, kernel=1)  # src: liu-2015
-    return net.done("ssd-mobilenet-v2", "tensorflow-detection")
+    return net.done("ssd-mobilenet-v2", "liu-2015")
 
 
 def pyramid(net: Net, maps: list[int]) -> list[int]:
@@ -133,7 +133,7 @@ def retinanet(
                     x = net.shared(x, own[depth])
                 if depth < 4:  # src: lin-2017
                     x = net.act(x)
-    return net.done("retinanet-resnext50", "mlperf-inference")
+    return net.done("retinanet-resnext50", "mlperf-inference-rules")
 
 
 def mask_rcnn(
