@@ -121,10 +121,13 @@ def _own(
             leaf("energy", energy, "USD"),
         ],
     )
-    capital_sigma = quadrature(purchase.per_device.sigma, life_s.sigma, busy.sigma, time_s.sigma)
-    capital = machine + network
-    sigma = quadrature(capital * capital_sigma, energy * energy_j.sigma) / tree.value if tree.value else 0.0
-    return Interval.from_sigma(tree.value, sigma), tree
+    if not tree.value:
+        return Interval.exact(tree.value), tree
+    written_off = (machine + network) * quadrature(purchase.per_device.sigma, life_s.sigma, busy.sigma)
+    power_sigma = max(0.0, energy_j.sigma**2 - time_s.sigma**2) ** 0.5
+    # The length of the run moves all parts together; what is left of each errs by itself.
+    apart = (written_off, network * ownership.network_frac.sigma, energy * power_sigma, tree.value * time_s.sigma)
+    return Interval.from_sigma(tree.value, quadrature(*apart) / tree.value), tree
 
 
 def _break_even(

@@ -166,7 +166,10 @@ def _money(row: AnswerRow) -> list[str]:
             f"rent {kind} {show(interval.best, 'money')}{period} ({quote.price.provider} {quote.price.date}{offers})"
         )
     if cost.own_usd is not None:
-        said.append(f"own {show(cost.own_usd.best, 'money')}{period}")
+        bought = cost.quotes["purchase"].price
+        alone = "" if bought.system else ", price of the device without its node"
+        offer = " ".join(part for part in (bought.provider, bought.date) if part)
+        said.append(f"own {show(cost.own_usd.best, 'money')}{period} ({offer}{alone})")
     if cost.missing:
         said.append(f"missing {', '.join(cost.missing)}")
     return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -96,6 +97,21 @@ def test_rent_and_own_by_hand() -> None:
     # break-even: 512 x 36,000 / 4 y against 512 x (6.88 - 0.10) USD/h
     expected = 36_000 / (4 * 365.25 * 24) / (6.88 - 0.10)
     assert cost.break_even_frac == pytest.approx(expected)
+
+
+def test_the_doubt_about_owning_is_that_of_its_parts_and_of_the_length_of_the_run() -> None:
+    quotes = newest_quotes([purchase(30_000)])
+    run, power_sigma = Interval.from_sigma(10 * DAY, 0.2), 0.1
+    energy_j = Interval.from_sigma(512 * 1000.0 * 10 * DAY, math.hypot(0.2, power_sigma))
+    cost = estimate_cost("box", 512, run, energy_j, SITE, quotes, CostTerms(ownership=OWNERSHIP))
+    machine = 512 * 30_000 * 10 / (4 * 365.25 * 0.7)
+    energy = 512 * 240 * 0.10
+    whole = machine * 1.2 + energy
+    # 80 % ranges as log sigmas: life ln(6/3), use ln(0.95/0.5), network ln(0.4/0.1), each over 2 x 1.2816
+    life, use, network = (math.log(ratio) / 2 / 1.2815515655446004 for ratio in (2.0, 1.9, 4.0))
+    parts = [machine * 1.2 * math.hypot(life, use), machine * 0.2 * network, energy * power_sigma, whole * 0.2]
+    assert cost.own_usd is not None
+    assert cost.own_usd.sigma == pytest.approx(math.hypot(*parts) / whole)
 
 
 def test_at_break_even_utilisation_owning_costs_what_renting_costs() -> None:
