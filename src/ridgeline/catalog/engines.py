@@ -41,6 +41,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "window_cache": "window_cache",
     "max_batch": "max_batch_count",
     "max_batch_tokens": "max_batch_tokens",
+    "budget_of_context": "budget_of_context",
     "small_batch": "small_batch_count",
     "small_batch_tokens": "small_batch_tokens",
     "large_device": "large_device_bytes",

@@ -17,8 +17,8 @@ from ridgeline.workload.placement import (
     wide_precision,
 )
 
-# Hidden states that live at once through a layer: the residual, the normed input and two copies in flight.
-_LIVE_HIDDEN = 4.0  # src: rl-derivation
+# Hidden states that live at once through a layer: the residual, the normed input and the output in the making.
+_LIVE_HIDDEN = 3.0  # src: rl-derivation
 # Tokens of the profiling or warm-up pass where neither plan nor engine bounds a step.
 _UNBOUNDED_TOKENS = 8192.0  # src: rl-derivation
 
@@ -149,6 +149,9 @@ def _largest_batch(job: ServingJob) -> float:
 
 
 def _largest_step_tokens(job: ServingJob) -> float:
+    if job.engine.batching == "continuous" and job.generates:
+        # Such engines size their pool once, for the largest step that they may ever make.
+        return _UNBOUNDED_TOKENS if math.isinf(job.max_batch_tokens) else job.max_batch_tokens
     if job.load.static_batch or not job.generates:
         return max(1.0, job.load.concurrency_count or 1.0) * job.prompt_tokens / job.plan.attention_data_count
     return _UNBOUNDED_TOKENS

@@ -118,6 +118,8 @@ class ServingJob:
         limit = self.plan.max_batch_tokens
         if limit is None:
             limit = self.engine.batch_limits(self.system.chip)[1]
+            if limit is not None and self.engine.budget_of_context:
+                limit = max(limit, self.model.max_context_tokens or 0)
         return float("inf") if limit is None else float(limit)
 
     def with_load(self, **changes: object) -> ServingJob:

@@ -45,6 +45,7 @@ class EngineProfile:
     `window_cache`: windowed layers keep only their window.
     Scheduling: `max_batch_count`, `max_batch_tokens` a step; `mixed_steps`: prompts are processed in the same steps
     as running sequences; `admission` "no-evict" keeps room for a request's last token before it starts.
+    `budget_of_context`: a step may hold as many tokens as the model's longest context, because prompts are not cut.
     Engines that choose limits by device have a second pair, `small_batch_count` and `small_batch_tokens`, for devices
     with less than `large_device_bytes` of memory and for `small_architectures`.
     `bucket_tokens`: shapes are compiled, lengths padded up to powers of two from this one (0: dynamic shapes).
@@ -79,6 +80,7 @@ class EngineProfile:
     window_cache: bool = True
     max_batch_count: int | None = None
     max_batch_tokens: int | None = None
+    budget_of_context: bool = False
     small_batch_count: int | None = None
     small_batch_tokens: int | None = None
     large_device_bytes: float = 0.0

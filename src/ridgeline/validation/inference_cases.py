@@ -21,6 +21,8 @@ from ridgeline.validation.training_rows import Unscored
 
 Mode = Literal["static", "closed", "open", "maximum"]
 
+# Words of a note that name the checkpoint of a model, with the records of both.
+CHECKPOINTS = (("FP8-meta", "llama-3.1-405b", "llama-3.1-405b-fp8"),)
 _RATE = re.compile(r"asynchronous@([\d.]+)")
 _AVERAGE_BATCH = re.compile(r"measured avg batch ([\d.]+)")
 _SERVER_BATCH = re.compile(r"server batch size (\d+)")
@@ -83,6 +85,9 @@ def llm_case(row: Row, catalog: Catalog) -> LlmCase:
 
 def _model(row: Row, catalog: Catalog) -> Transformer:
     name = model_id(row.text("model"), catalog)
+    for words, plain, checkpoint in CHECKPOINTS:
+        if name == plain and words in row.text("note"):
+            name = checkpoint
     if name is None:
         raise Unscored(f"model {row.text('model')[:40]!r} has no configuration in the catalogue")
     return loaded(name, catalog)

@@ -84,7 +84,10 @@ def formats_of(row: Row, chip: Chip, engine: EngineProfile, model: Transformer) 
     if fed and not chip.has_peak(fed):
         fed = ""
     wide = wide_of(chip, stored)
-    return Formats(stored, fed or wide, _cache(row, engine, stored, wide, fills), fills=tuple(fills))
+    # A checkpoint of this format says itself which matrices it narrows.
+    kept = stored in model.precisions.values() and stored in _NARROW
+    cache = _cache(row, engine, stored, wide, fills)
+    return Formats(stored, fed or wide, cache, checkpoint=kept, fills=tuple(fills))
 
 
 def _cache(row: Row, engine: EngineProfile, stored: str, wide: str, fills: list[tuple[str, float]]) -> str:

@@ -164,8 +164,8 @@ def model_id(text: str, catalog: Catalog) -> str | None:
     """The catalogue's id of the model that `text` names, None where it names none.
 
     >>> from ridgeline.catalog import load_catalog
-    >>> model_id("meta-llama/Llama-3.1-405B-Instruct-FP8", load_catalog())
-    'llama-3.1-405b'
+    >>> model_id("meta-llama/Llama-3.1-70B-Instruct", load_catalog())
+    'llama-3.1-70b'
     """
     known = _known(catalog)
     for name in _candidates(text):

@@ -57,7 +57,8 @@ def case(catalog: Catalog, **cells: str) -> LlmCase:
     ("text", "id"),
     [
         ("LLaMA v3.1 70B", "llama-3.1-70b"),
-        ("meta-llama/Llama-3.1-405B-Instruct-FP8", "llama-3.1-405b"),
+        ("meta-llama/Llama-3.1-405B-Instruct-FP8", "llama-3.1-405b-fp8"),
+        ("meta-llama/Llama-3.1-405B-Instruct", "llama-3.1-405b"),
         ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
         ("llama2-70b-interactive-99.9", "llama-2-70b"),
         ("google/flan-t5-xl", "t5-v1.1-xl"),
