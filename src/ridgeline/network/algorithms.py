@@ -9,7 +9,7 @@ from ridgeline.network.collectives import ring_sent_frac, tree_busiest_frac
 from ridgeline.network.topology import Tier
 
 # Libraries build trees between nodes; inside one switch of up to so many devices a ring is as good.
-_TREE_FROM_COUNT = 9  # src: nccl-tuner
+_TREE_FROM_COUNT = 9  # src: ridgeline-collective-laws
 _BETWEEN_NODES = ("fat-tree", "ethernet")
 
 

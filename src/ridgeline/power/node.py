@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.core import model
 
 
-@model(id="host-power-from-node-maximum", sources=("latif-2024",))
+@model(id="host-power-from-node-maximum", sources=("latif-2024", "rl-power-form"))
 def host_power_from_maximum_w(
     node_maximum_w: Any, devices_count: Any, tdp_w: Any, chip_power_frac: Any, activity_frac: Any
 ) -> Any:

@@ -94,7 +94,7 @@ def _encoder(job: ServingJob, room: Capacity) -> ServingEstimate:
     if load.concurrency_count is not None:
         count = load.concurrency_count / job.plan.replica_count
         return _answer(job, room, batch_point(job, count), "encoder", [])
-    limit = min(room.running_count, 1024.0)  # src: rl-numerics
+    limit = min(room.running_count, 1024.0)  # src: ridgeline-layouts
     best = largest_count(job, limit, lambda n: batch_point(job, n))
     return _answer(job, room, best.point, "encoder", list(best.reasons), best.binding)
 
@@ -103,7 +103,7 @@ def _encoder_rate(job: ServingJob, room: Capacity) -> ServingEstimate:
     """Dynamic batching at a given rate: while a batch runs, the next one gathers, so batch = rate * its own time."""
     rate = (job.load.rate_per_s or 0.0) / job.plan.replica_count
     count = 1.0
-    limit = min(room.running_count, 1024.0)  # src: rl-numerics
+    limit = min(room.running_count, 1024.0)  # src: ridgeline-layouts
     point = batch_point(job, 1.0)
     while count < limit and point.requests_per_s < rate:
         count = min(limit, 2.0 * count)
@@ -143,7 +143,7 @@ def _overload(job: ServingJob, capacity_per_s: float, binding: str) -> str:
 def _maximum(job: ServingJob, room: Capacity) -> ServingEstimate:
     limit = room.running_count
     if not math.isfinite(limit):
-        limit = 1024.0  # src: rl-numerics
+        limit = 1024.0  # src: ridgeline-layouts
     best = largest_count(job, limit, lambda n: running_point(job, n))
     binding = best.binding or room.binding
     return _answer(job, room, best.point, "maximum load", list(best.reasons), binding)
@@ -166,7 +166,7 @@ def _closed_loop(job: ServingJob, room: Capacity) -> ServingEstimate:
 
 def _open_loop(job: ServingJob, room: Capacity) -> ServingEstimate:
     rate = (job.load.rate_per_s or 0.0) / job.plan.replica_count
-    limit = room.running_count if math.isfinite(room.running_count) else 1024.0  # src: rl-numerics
+    limit = room.running_count if math.isfinite(room.running_count) else 1024.0  # src: ridgeline-layouts
     top = running_point(job, limit)
     if rate >= top.requests_per_s:
         reasons = [_overload(job, top.requests_per_s, room.binding)]

@@ -23,7 +23,7 @@ _WIDE = ("bf16", "fp16", "fp32")
 _WIDE_BITS = BITS_PER_ELEMENT["bf16"]
 # Narrow formats whose kernels usually take activations in the same format; the others expand weights on the fly.
 _NARROW_MATH = ("fp8", "mxfp8", "int8", "nvfp4")
-_MAX_STAGES_COUNT = 16  # src: rl-derivation
+_MAX_STAGES_COUNT = 16  # src: ridgeline-layouts
 _MEMORY = "weights do not fit"
 _POOL = "no room for one request"
 
