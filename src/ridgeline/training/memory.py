@@ -24,6 +24,12 @@ from ridgeline.workload.remember import remembered
 from ridgeline.workload.stages import Stage, cross_tokens, stack_tokens, stages_of
 from ridgeline.workload.training_shapes import layer_shape, projection
 
+# Names of parts that others ask for: what holds the states of the parameters, what the allocator keeps above live
+# tensors, and what lies outside it.
+STATES = ("weights", "gradients", "master weights", "optimizer moments")
+SLACK = "allocator slack"
+CONTEXT = "context and communication buffers"
+
 
 class _Part(NamedTuple):
     """One line of a stage's memory: bytes, the formula, and the field of the software that it leans on."""
@@ -77,8 +83,8 @@ def _tree(stage: Stage, parts: list[_Part], software: SoftwareProfile) -> Breakd
 def _parts(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
     parts = [*_states(model, stage, plan, software), *_activations(model, stage, plan, software)]
     loose = sum(part.bytes for part in parts) * software.fragmentation_frac
-    parts.append(_Part("allocator slack", loose, "", "fragmentation_frac"))
-    parts.append(_Part("context and communication buffers", software.context_bytes, "", "context_bytes"))
+    parts.append(_Part(SLACK, loose, "", "fragmentation_frac"))
+    parts.append(_Part(CONTEXT, software.context_bytes, "", "context_bytes"))
     return parts
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from ridgeline.catalog import Catalog
 from ridgeline.core import Breakdown, Interval, quadrature
 from ridgeline.errors import RidgelineError, ScenarioError
+from ridgeline.training.memory import CONTEXT, SLACK, STATES
 from ridgeline.validation.corpus import Row, read_rows
 from ridgeline.validation.scores import Report, ScoredRow
 from ridgeline.validation.training import FILL_SIGMA, estimate_of
@@ -17,9 +18,9 @@ UNITS_BYTES = {"GB": 1e9, "GiB": 2.0**30, "MB": 1e6, "MiB": 2.0**20, "B": 1.0}
 # Spread of what an allocator holds above what a plan needs: two caching allocators' reserved over allocated peaks
 # in published runs lie between 1.0 and 1.3: assumed.
 ALLOCATOR_SIGMA = 0.10
-# Parts of the tree that a reading of "allocated" tensors does not see.
-OUTSIDE_ALLOCATOR = ("context", "fragmentation")
-OUTSIDE_RESERVED = ("context",)
+# Parts of the tree that a reading of what the allocator has reserved, or of "allocated" tensors, does not see.
+OUTSIDE_RESERVED = (CONTEXT,)
+OUTSIDE_ALLOCATOR = (CONTEXT, SLACK)
 
 
 def score_memory(path: str, catalog: Catalog, training: str | None = None) -> Report:
@@ -54,7 +55,7 @@ def score_row(row: Row, by_id: dict[str, Row], catalog: Catalog) -> ScoredRow:
     estimate, fills = estimate_of(run, catalog)
     predicted = seen_bytes(estimate.memory, row.text("kind"))
     interval = Interval.from_sigma(predicted, quadrature(ALLOCATOR_SIGMA, *(FILL_SIGMA for _ in fills)))
-    states = sum(estimate.memory.value_of(name) for name in ("weights", "gradients", "optimizer"))
+    states = sum(estimate.memory.value_of(name) for name in STATES)
     return ScoredRow(
         id=row.id,
         source=row.source,
