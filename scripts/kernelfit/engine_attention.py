@@ -24,7 +24,7 @@ FITTED_ROWS = 700
 # Decode: beyond so many query heads a key head the table shows another kernel (2-6 % of bandwidth), and below so many
 # bytes the replay of the benchmark's graph is most of the time.
 MOST_HEADS = 16
-LEAST_BYTES = 1e6
+LEAST_BYTES = 2e7
 # Decode of grouped queries in this table moves keys faster than the memory of the part can: another quantity.
 EXCLUDED = {("a100-sxm4-80", "decode"), ("a100-sxm4-80", "decode-mha")}
 DOMAIN = {

@@ -13,6 +13,7 @@ from ridgeline.device.settled import unthrottled
 from ridgeline.network import CollectiveTime, collective_time
 from ridgeline.serving.heat import Heat
 from ridgeline.serving.job import ServingJob
+from ridgeline.serving.kernels import engine_calibration, kernel_context
 from ridgeline.serving.work import op_bytes, op_flop
 from ridgeline.specs import Calibration, Chip, EngineProfile, System
 from ridgeline.workload.engine_step import Step
@@ -73,18 +74,6 @@ def _collective_time(op: Collective, system: System, calibration: Calibration) -
     return collective_time(op.kind, op.message_bytes, op.group, system, calibration)
 
 
-def kernel_context(engine: EngineProfile, calibration: Calibration, phase: str) -> KernelContext:
-    """How the engine runs kernels of a phase ("prefill", "decode") on this chip.
-
-    Its own attention family where that is calibrated, else the one that the calibration prefers. Attention without
-    fusion writes its scores to memory in prefill; with one query a sequence there is nothing to fuse.
-    """
-    family = engine.attention_family
-    known = any(key.startswith(f"attention-{phase}.{family}") for key in calibration.laws)
-    unfused = family == "unfused" and phase == "prefill"
-    return KernelContext(attention=family if family and (known or unfused) else "")
-
-
 def step_time(job: ServingJob, step: Step) -> StepTime:
     """Time of one step of one replica.
 
@@ -97,9 +86,8 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
     batches = micro_batches_count(job, step)
     working = batches / job.plan.pipeline_count
     share = step.divided(batches)
-    calibration = unthrottled(job.calibration)
+    calibration = unthrottled(engine_calibration(job.calibration, job.engine.attention_family))
     heat = Heat()
-    contexts = {phase: kernel_context(job.engine, calibration, phase) for phase in ("prefill", "decode")}
     parts: dict[str, list[Breakdown]] = {name: [] for name in _GROUPS}
     sigmas: dict[str, list[tuple[float, float]]] = {"kernels": [], "collectives": []}
     shares: list[OpShare] = []
@@ -114,7 +102,7 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
             bound = "bandwidth" if wire.bandwidth_s > wire.latency_s else "latency"
             shares.append(OpShare(name=op.name, count=item.count, time_s=time_s, bound=bound, limiter=wire.level))
             continue
-        context = contexts["decode" if isinstance(op, AttentionDecode) else "prefill"]
+        context = kernel_context(job.engine, calibration, op)
         kernel = _op_time(op, job.system.chip, calibration, context)
         time_s = item.count * kernel.time_s
         parts[_group_of(op)].append(leaf(op.name, time_s, "s", model=kernel.model, uses=kernel.uses))
