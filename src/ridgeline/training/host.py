@@ -76,10 +76,15 @@ def resident_frac(stage: Stage, plan: TrainingPlan, local: LocalParameters) -> f
     """Share of a stage's weights that stays on the device: what surrounds the layers, and two layers of them."""
     if not plan.offload_weights or local.total_count <= 0:
         return 1.0
-    shape = layer_shape(plan)
-    layers = sum(share.stored_count * sum(layer_parameters(share.layer, shape)) for share in stage.shares)
+    layers = layers_parameters_count(stage, plan)
     kept = min(layers, RESIDENT_LAYERS * local.widest_layer_count)
     return (local.total_count - layers + kept) / local.total_count
+
+
+def layers_parameters_count(stage: Stage, plan: TrainingPlan) -> float:
+    """Parameters of the layers of a stage on one device, without what surrounds them."""
+    shape = layer_shape(plan)
+    return sum(share.stored_count * sum(layer_parameters(share.layer, shape)) for share in stage.shares)
 
 
 def held_activations(alive_frac: float, kept: float, largest: float, *, offloaded: bool) -> float:

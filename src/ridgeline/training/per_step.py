@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ridgeline.specs import RankGroup, SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, total_s
+from ridgeline.training.host import TRANSFERS, host_oneway_bytes_per_s, layers_parameters_count
 from ridgeline.training.phases import Phases, hide
 from ridgeline.training.schedule import bucketed_exposed_s
 from ridgeline.workload.layers import training_layer_ops
@@ -47,7 +48,17 @@ def step_parts(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cloc
     after: Works = dict(_optimizer(local, plan, clock))
     for work in clock.works(_tied(model, stage, plan, clock)).values():
         add(after, work)
+    if plan.offload_weights:
+        add(after, _written_back(stage, plan, clock))
     return exchanges, after
+
+
+def _written_back(stage: Stage, plan: TrainingPlan, clock: Clock) -> Work:
+    """New weights of the layers that lie in the host's memory go there after the optimizer; nothing hides that."""
+    ranks = shard_ranks(plan)[0] if plan.sharding == "zero3" else 1
+    count = layers_parameters_count(stage, plan) * plan.trainable_frac / ranks
+    time_s = count * layer_shape(plan).stream_bytes / host_oneway_bytes_per_s(clock.system)
+    return Work(TRANSFERS, time_s, 0.0, 0.0, "", (clock.system.chip.fact_id("host_oneway_bytes_per_s"),))
 
 
 def data_overlaps(plan: TrainingPlan, software: SoftwareProfile) -> tuple[bool, bool]:
