@@ -92,6 +92,9 @@ ARCHITECTURES = (
     "turing",
     "ampere",
     "ada",
+    # GeForce boards of that generation: half the matrix rate a clock (FP32 accumulation), so power and operand feed do
+    # not bind as on the full-rate parts that the law of "ada" is fitted on; they take the universal laws.
+    "ada-geforce",
     "hopper",
     "blackwell",
     "blackwell-consumer",
