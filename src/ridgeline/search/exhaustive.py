@@ -41,6 +41,9 @@ class Layout:
         return {
             "layout": self.plan.label(),
             "devices": self.plan.devices_count,
+            "sequence_parallel": self.plan.sequence_parallel,
+            "recompute_layers_frac": self.plan.recompute_layers_frac if self.plan.recompute != "none" else 0.0,
+            "offload_optimizer": self.plan.offload_optimizer,
             "step_s": self.step_s,
             "memory_bytes": self.memory_bytes,
         }

@@ -9,6 +9,7 @@ from ridgeline.device import KernelContext, op_time
 from ridgeline.network import collective_time
 from ridgeline.search.result import ServingRow, TrainingRow
 from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
+from ridgeline.training import TrainingJob
 from ridgeline.training.clock import attention_family, settled
 from ridgeline.workload.layers import training_layer_ops
 from ridgeline.workload.ops import Collective, Repeated
@@ -39,20 +40,26 @@ def training_operations(model: Transformer, row: TrainingRow) -> tuple[OpLine, .
     Times are those of the kernels and collectives by themselves: what hides behind what is in the step's tree. The
     optimizer and the exchange of gradients, done once a step, are in that tree too.
     """
-    plan, software = row.plan, row.software
+    job = TrainingJob(model=model, plan=row.plan, system=row.system, calibration=row.calibration, software=row.software)
+    return step_operations(job)
+
+
+def step_operations(job: TrainingJob) -> tuple[OpLine, ...]:
+    """As `training_operations`, of any job."""
+    model, plan, software = job.model, job.plan, job.software
     first = stages_of(model, plan)[0]
-    calibration = settled(row.calibration)
-    context = KernelContext(attention=attention_family(row.calibration, software), fused=software.fused_kernels)
+    calibration = settled(job.calibration)
+    context = KernelContext(attention=attention_family(job.calibration, software), fused=software.fused_kernels)
     lines: dict[str, OpLine] = {}
     for item in _stage_ops(model, first, plan, software):
         count = item.count * plan.micro_batches_count
         if isinstance(item.op, Collective):
             op = item.op
-            wire = collective_time(op.kind, op.message_bytes, op.group, row.system, calibration)
+            wire = collective_time(op.kind, op.message_bytes, op.group, job.system, calibration)
             bound = "bandwidth" if wire.bandwidth_s > wire.latency_s else "latency"
             line = OpLine(op.name, count, count * wire.time_s, bound, wire.level)
         else:
-            kernel = op_time(item.op, row.system.chip, calibration, context)
+            kernel = op_time(item.op, job.system.chip, calibration, context)
             line = OpLine(item.op.name, count, count * kernel.time_s, kernel.bound, kernel.limiter)
         _add(lines, line)
     return tuple(sorted(lines.values(), key=lambda line: (-line.time_s, line.name)))

@@ -28,7 +28,11 @@ RECOMPUTES: tuple[tuple[Recompute, float], ...] = (
     *(("selective", share) for share in _SHARES),
     *(("full", share) for share in _SHARES),
 )
-_ONCE = (False,)
+# Places of the axes of `Options`, in order.
+SEQUENCE, OVERLAP, RECOMPUTE, SHARDING, DATA, WEIGHTS, ACTIVATIONS, OPTIMIZER = range(8)  # src: rl-numerics
+AXES_COUNT = 8  # src: rl-numerics
+_RULED = (SEQUENCE, OVERLAP, SHARDING, DATA)
+_MOVED = (WEIGHTS, ACTIVATIONS, OPTIMIZER)
 _BOTH = (False, True)
 
 
@@ -106,6 +110,16 @@ class Options:
     def count(self) -> int:
         """Choices in all."""
         return math.prod(self.shape)
+
+    def without_cuts(self) -> Options:
+        """The same with the plainest sequence form, overlaps and sharding alone, which no rule forbids."""
+        return replace(
+            self,
+            sequence=((False, False),),
+            tensor_overlap=("none",),
+            sharding=("none",),
+            data_overlap=("none",),
+        )
 
     def plan(self, degrees: TrainingPlan, *indices: int) -> TrainingPlan:
         """`degrees` with the choice at `indices` (missing ones: the first)."""
@@ -198,27 +212,21 @@ class Space:
         """
         options = self.axes.options(degrees)
         codes: list[str] = [""]
-        sizes = options.shape
-        found = np.zeros((sizes[0], sizes[1], 1, sizes[3], sizes[4], 1, 1, 1), dtype=np.int64)
-        for s, t, z, d in np.ndindex(sizes[0], sizes[1], sizes[3], sizes[4]):
-            found[s, t, 0, z, d] = self._code(options.plan(degrees, s, t, 0, z, d), codes)
-        moved = np.zeros((1, 1, 1, 1, 1, *sizes[5:]), dtype=np.int64)
-        for w, a, o in np.ndindex(*sizes[5:]):
-            plan = replace(
-                degrees,
-                offload_weights=options.offload_weights[w],
-                offload_activations=options.offload_activations[a],
-                offload_optimizer=options.offload_optimizer[o],
-            )
-            moved[..., w, a, o] = self._code(plan, codes)
+        found = self._codes(options, degrees, _RULED, codes)
+        moved = self._codes(options.without_cuts(), degrees, _MOVED, codes)
         return np.where(found > 0, found, moved), tuple(codes)
 
-    def _code(self, plan: TrainingPlan, codes: list[str]) -> int:
-        problems = check_plan(self.model, self.system, plan)
-        code = problems[0].code if problems else ""
-        if code not in codes:
-            codes.append(code)
-        return codes.index(code)
+    def _codes(self, options: Options, degrees: TrainingPlan, axes: tuple[int, ...], codes: list[str]) -> Ints:
+        """Number of the first broken rule for all choices of `axes`, the other axes at their first value."""
+        shape = [size if axis in axes else 1 for axis, size in enumerate(options.shape)]
+        found = np.zeros(shape, dtype=np.int64)
+        for place in np.ndindex(*shape):
+            problems = check_plan(self.model, self.system, options.plan(degrees, *place))
+            code = problems[0].code if problems else ""
+            if code not in codes:
+                codes.append(code)
+            found[place] = codes.index(code)
+        return found
 
 
 def divisors(count: int) -> list[int]:

@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ridgeline.search.space import Options, Space
+from ridgeline.search.space import (
+    ACTIVATIONS,
+    AXES_COUNT,
+    OPTIMIZER,
+    RECOMPUTE,
+    SEQUENCE,
+    SHARDING,
+    WEIGHTS,
+    Options,
+    Space,
+)
 from ridgeline.specs import TrainingPlan
 from ridgeline.training.host import RESIDENT_LAYERS, host_memory_bytes
 from ridgeline.training.memory import StateTerms, activation_terms, state_terms
@@ -20,8 +30,6 @@ from ridgeline.workload.memory import in_flight_frac
 from ridgeline.workload.stages import Stage, stages_of
 
 Floats = npt.NDArray[np.float64]
-SEQUENCE, OVERLAP, RECOMPUTE, SHARDING, DATA, WEIGHTS, ACTIVATIONS, OPTIMIZER = range(8)  # src: rl-numerics
-AXES_COUNT = 8  # src: rl-numerics
 
 
 def along(options: Options, axes: tuple[int, ...], value: Callable[..., float]) -> Floats:

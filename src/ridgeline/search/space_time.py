@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ridgeline.search.space import Options, Space
-from ridgeline.search.space_memory import (
+from ridgeline.search.space import (
     ACTIVATIONS,
     AXES_COUNT,
     DATA,
@@ -25,11 +24,10 @@ from ridgeline.search.space_memory import (
     SEQUENCE,
     SHARDING,
     WEIGHTS,
-    Floats,
-    along,
-    contents,
-    flags,
+    Options,
+    Space,
 )
+from ridgeline.search.space_memory import Floats, along, contents, flags
 from ridgeline.specs import TrainingPlan
 from ridgeline.training.clock import Clock, Works, total_s
 from ridgeline.training.host import layer_transfers_s

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ridgeline.core import Breakdown, Interval, combine_independent, leaf, merge, quadrature, total
+from ridgeline.core import Breakdown, FrozenMap, Interval, combine_independent, leaf, merge, quadrature, total
 from ridgeline.errors import BadPlan
 from ridgeline.specs import RankGroup, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, clock_for, total_s
@@ -59,11 +59,15 @@ def estimate_step(job: TrainingJob) -> TrainingEstimate:
 
 @dataclass(frozen=True, slots=True)
 class StepTiming:
-    """The tree of one step, the log sigma of its total, and the pipeline's waiting in it."""
+    """The tree of one step, the log sigma of its total, and the pipeline's waiting in it.
+
+    `doubts_s`: by kind of work, the time by which the total moves when the laws of that kind are off by one sigma.
+    """
 
     tree: Breakdown
     sigma: float
     bubble_s: float
+    doubts_s: FrozenMap[str, float] = field(default_factory=FrozenMap)
 
 
 def time_step(model: Transformer, plan: TrainingPlan, clock: Clock) -> StepTiming:
@@ -89,7 +93,8 @@ def time_step(model: Transformer, plan: TrainingPlan, clock: Clock) -> StepTimin
     )
     bubble_doubt_s = waiting_s * total_doubt(works) / max(sum(w.time_s for w in works), 1e-30)  # src: rl-numerics
     terms = [*works, Work("bubble", waiting_s, bubble_doubt_s, 0.0, "", ()), *sends.values(), *last.values()]
-    return StepTiming(tree, _sigma(terms, clock), waiting_s)
+    doubts_s = {name: doubt_s for name, (_, doubt_s) in _families(terms).items() if doubt_s > 0}
+    return StepTiming(tree, _sigma(terms, clock), waiting_s, FrozenMap(doubts_s))
 
 
 def total_doubt(works: list[Work]) -> float:
@@ -187,14 +192,20 @@ def _last_stage(
 
 def _sigma(terms: list[Work], clock: Clock) -> float:
     """Log sigma of the step: kernels of one law err together, laws independently, the software on top."""
-    families: dict[str, list[float]] = {}
-    for work in terms:
-        family = families.setdefault(work.name.removesuffix(" hidden"), [0.0, 0.0])
-        family[0] += work.time_s
-        family[1] += work.doubt_s
+    families = _families(terms)
     pairs = [(max(time_s, 0.0), doubt_s / time_s if time_s > 0 else 0.0) for time_s, doubt_s in families.values()]
     experts = clock.software.expert_sigma if "expert products" in families else 0.0
     return quadrature(combine_independent(pairs), clock.software.release_sigma, experts)
+
+
+def _families(terms: list[Work]) -> dict[str, tuple[float, float]]:
+    """Time and doubt by kind of work, what is hidden taken off."""
+    families: dict[str, tuple[float, float]] = {}
+    for work in terms:
+        name = work.name.removesuffix(" hidden")
+        time_s, doubt_s = families.get(name, (0.0, 0.0))
+        families[name] = (time_s + work.time_s, doubt_s + work.doubt_s)
+    return families
 
 
 def _peak_facts(job: TrainingJob) -> tuple[str, ...]:
