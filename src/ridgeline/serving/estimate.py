@@ -13,8 +13,8 @@ from ridgeline.serving.answer import ServingEstimate
 from ridgeline.serving.capacity import Capacity, capacity, sequence_cache_bytes
 from ridgeline.serving.job import ServingJob
 from ridgeline.serving.limits import broken_limits, largest_count
-from ridgeline.serving.operating import Point, batch_point, decode_step_s, running_point, static_point
-from ridgeline.serving.queueing import QueueState, closed_prompt_s, load_dependent_queue
+from ridgeline.serving.operating import Point, batch_point, running_point, static_point
+from ridgeline.serving.queueing import QueueState, load_dependent_queue
 from ridgeline.units import show
 
 # Points at which rates are computed between one request and the largest number; between them time is linear.
@@ -153,7 +153,7 @@ def _closed_loop(job: ServingJob, room: Capacity) -> ServingEstimate:
     """So many clients: those above the engine's room wait for others to end (Little's law)."""
     clients = max(1.0, (job.load.concurrency_count or 1.0) / job.plan.replica_count)
     count = min(clients, room.running_count)
-    point = prompts_queued(job, running_point(job, count))
+    point = running_point(job, count)
     waiting_s = (clients - count) / point.requests_per_s
     point = replace(
         point,
@@ -162,28 +162,6 @@ def _closed_loop(job: ServingJob, room: Capacity) -> ServingEstimate:
         e2e_s=point.e2e_s + waiting_s,
     )
     return _answer(job, room, point, "closed loop", [])
-
-
-def prompts_queued(job: ServingJob, point: Point) -> Point:
-    """The same point with prompts that wait for each other: the rate stays, first tokens come later, others sooner.
-
-    Of an engine's time, what steps take beyond those without prompts is the prompts' work.
-    """
-    further = max(0.0, job.load.output_tokens - 1.0)
-    plain_s = decode_step_s(job, point.running_count)
-    service_s = max(0.0, 1.0 - plain_s / point.step_s) / point.requests_per_s
-    if further <= 0 or service_s <= 0:
-        return point
-    decode_s = further * plain_s
-    reading_s = closed_prompt_s(service_s, decode_s, round(point.running_count))
-    ttft_s = min(point.e2e_s, max(point.ttft_s, point.e2e_s * reading_s / (reading_s + decode_s)))
-    later_s = ttft_s - point.ttft_s
-    return replace(
-        point,
-        ttft_s=ttft_s,
-        ttft_p95_s=point.ttft_p95_s + 2.0 * later_s,
-        tpot_s=(point.e2e_s - ttft_s) / further,
-    )
 
 
 def _open_loop(job: ServingJob, room: Capacity) -> ServingEstimate:

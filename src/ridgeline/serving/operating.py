@@ -206,11 +206,6 @@ def _decoding(job: ServingJob, requests_count: float) -> Step:
     )
 
 
-def decode_step_s(job: ServingJob, requests_count: float) -> float:
-    """Time of a step without prompts."""
-    return step_time(job, _decoding(job, requests_count)).time_s
-
-
 def prompt_step(job: ServingJob, prompt_count: float) -> Step:
     """A step that reads whole prompts and nothing else."""
     return Step(

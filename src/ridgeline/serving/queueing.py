@@ -95,25 +95,3 @@ def exponential_tail_s(chance: float, decay_per_s: float) -> float:
     if chance <= _TAIL_95 or decay_per_s <= 0:
         return 0.0
     return math.log(chance / _TAIL_95) / decay_per_s
-
-
-@formula(id="closed-prompt-queue", sources=("reiser-lavenberg-1980",))
-def closed_prompt_s(service_s: float, decode_s: float, clients_count: int) -> float:
-    """Time in which a prompt is read, waiting included, when `clients_count` clients send again at once.
-
-    Mean-value analysis of a closed loop: prompts need `service_s` of an engine each, one after the other, and then
-    `decode_s` elsewhere. A prompt that arrives finds those of the other clients as they would be without it; the one
-    at work is half done (service times hardly vary). Never faster than one prompt after the other.
-
-    >>> closed_prompt_s(1.0, 10.0, 1), closed_prompt_s(1.0, 0.0, 3)
-    (1.0, 3.0)
-    """
-    queue = busy = 0.0
-    whole_s = service_s
-    for clients in range(1, max(1, clients_count) + 1):
-        found_s = service_s * (1.0 + max(0.0, queue - busy / 2))
-        whole_s = max(found_s, clients * service_s - decode_s)
-        rate_per_s = clients / (whole_s + decode_s)
-        queue = rate_per_s * whole_s
-        busy = min(1.0, rate_per_s * service_s)
-    return whole_s

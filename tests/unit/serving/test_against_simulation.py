@@ -1,4 +1,4 @@
-"""The open loop in closed form against a step-by-step simulation with the same step times and one request length."""
+"""Open and closed loop in closed form against a step-by-step simulation with the same step times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,21 @@ import pytest
 from ridgeline.serving import ServingJob, capacity, estimate_max_load, estimate_serving, step_time
 from ridgeline.specs import EngineProfile, Load
 from ridgeline.workload.engine_step import Step
+
+
+def mixed_step_s(job: ServingJob, decoding: int, reading: int, known: dict[tuple[int, int], float]) -> float:
+    """Time of a step in which some requests advance by a token and some prompts are read whole."""
+    key = (decoding, reading)
+    if key not in known:
+        step = Step(
+            decode_count=decoding,
+            context_tokens=job.context_tokens,
+            prompt_count=reading,
+            prompt_tokens=job.load.input_tokens,
+            finishing_count=reading,
+        )
+        known[key] = step_time(job, step).time_s
+    return known[key]
 
 
 def simulate(job: ServingJob, rate_per_s: float, requests: int, seed: int) -> dict[str, float]:
@@ -30,17 +45,7 @@ def simulate(job: ServingJob, rate_per_s: float, requests: int, seed: int) -> di
             continue
         fitting = min(room - len(running), int((job.max_batch_tokens - len(running)) // given))
         reading, waiting = waiting[: max(0, fitting)], waiting[max(0, fitting) :]
-        key = (len(running), len(reading))
-        if key not in known:
-            step = Step(
-                decode_count=key[0],
-                context_tokens=job.context_tokens,
-                prompt_count=key[1],
-                prompt_tokens=given,
-                finishing_count=key[1],
-            )
-            known[key] = step_time(job, step).time_s
-        now += known[key]
+        now += mixed_step_s(job, len(running), len(reading), known)
         for request in list(running):
             running[request] -= 1
             if running[request] == 0:
@@ -79,3 +84,40 @@ def test_capacity_is_what_the_simulation_can_finish(toy):
     under = simulate(job, 0.9 * capacity_per_s, 1500, seed=3)
     over = simulate(job, 1.2 * capacity_per_s, 1500, seed=3)
     assert over["ttft"] > 10 * under["ttft"]
+
+
+def simulate_clients(job: ServingJob, clients: int, requests: int, seed: int) -> dict[str, float]:
+    """So many clients, each of which sends again when its answer ends; answers are half to one and a half as long."""
+    rng = np.random.default_rng(seed)
+    given, made = job.load.input_tokens, job.load.output_tokens
+    known: dict[tuple[int, int], float] = {}
+    now, waiting = 0.0, [0.0] * clients
+    running: list[tuple[float, float, int, int]] = []  # sent, first token, tokens left, tokens in all
+    done: list[tuple[float, float, float]] = []
+    while len(done) < requests:
+        fitting = max(0, int((job.max_batch_tokens - len(running)) // given))
+        reading, waiting = waiting[:fitting], waiting[fitting:]
+        now += mixed_step_s(job, len(running), len(reading), known)
+        advanced = [(sent, first, left - 1, whole) for sent, first, left, whole in running]
+        ended = [request for request in advanced if request[2] == 0]
+        done += [(first - sent, now - sent, (now - first) / (whole - 1)) for sent, first, _, whole in ended]
+        waiting += [now] * len(ended)
+        lengths = rng.uniform(0.5 * made, 1.5 * made, len(reading)).round().astype(int)
+        started = [(sent, now, int(whole) - 1, int(whole)) for sent, whole in zip(reading, lengths, strict=True)]
+        running = [request for request in advanced if request[2] > 0] + started
+    ttft, e2e, tpot = np.array(done[requests // 5 :]).mean(axis=0)
+    return {"ttft": float(ttft), "e2e": float(e2e), "tpot": float(tpot)}
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "clients"), [(1000, 100, 8), (1000, 100, 128), (4000, 100, 32), (300, 300, 32)]
+)
+def test_means_of_the_closed_loop(toy, given, made, clients):
+    """Prompts are read as they come, in steps that also advance the others: first tokens do not wait for a queue."""
+    engine = EngineProfile(id="e", max_batch_tokens=8192, max_batch_count=256)
+    job = toy.job(engine=engine, load=Load(input_tokens=given, output_tokens=made))
+    answer = estimate_serving(job.with_load(concurrency_count=clients))
+    simulated = simulate_clients(job, clients, 2000, seed=5)
+    assert answer.e2e_s.best == pytest.approx(simulated["e2e"], rel=0.02)
+    assert answer.tpot_s.best == pytest.approx(simulated["tpot"], rel=0.05)
+    assert simulated["ttft"] < answer.ttft_s.best < 2 * simulated["ttft"]
