@@ -118,9 +118,9 @@ def gemm_law(calibration: Calibration, chip: Chip, precision: str, family: str =
     `family` "moe" asks for the kernels of expert products, for which those of plain products stand in.
     """
     key = LAW_PRECISION.get(precision, precision)
-    own = (f"{family}.{key}", family)
-    others = (f"{family}.bf16", f"gemm.{key}", "gemm.bf16", "gemm")
-    # "gemm" is the law of achieved fractions, for parts without figures of their units
+    own = (f"{family}.{key}",)
+    # A measured law of another precision goes before "gemm", the flat fractions of parts of which nothing is measured.
+    others = (f"{family}.bf16", family, f"gemm.{key}", "gemm.bf16", "gemm")
     found, law = find_law(calibration, chip, (*own, *others), f"a law for {precision} products")
     return law, law.sigma if found in own else quadrature(law.sigma, _OTHER_PRECISION_SIGMA)
 
