@@ -141,8 +141,10 @@ def _explain(model: type[schema.Strict], problem: Any, where: str) -> str:
     if problem["type"] == "missing":
         return f"{place}: missing"
     got = problem.get("input")
-    shown = repr(got) if isinstance(got, (str, int, float, bool)) or got is None else type(got).__name__
     message = problem["msg"].removeprefix("Value error, ")
+    if isinstance(got, dict) and problem["type"] == "value_error":
+        return f"{place}: {message}"
+    shown = repr(got) if isinstance(got, (str, int, float, bool)) or got is None else type(got).__name__
     return f"{place}: got {shown}: {message}"
 
 

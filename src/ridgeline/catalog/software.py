@@ -86,6 +86,8 @@ def software_of(record: Record) -> SoftwareProfile:
         name = SOFTWARE_FIELDS[key]
         value = fact["value"]
         fields[name] = int(value) if name.endswith("_count") else value
+        if name == "fragmentation_frac":
+            fields["fragmentation_high_frac"] = fact.get("high", value)
         ids[name] = f"{record['id']}.{key}"
         if fact["kind"] == "assumed":
             assumed.append(name)

@@ -146,6 +146,7 @@ def serving_request(scenario: Scenario) -> ServingRequest:
             ("tensor_count", serve.tensor),
             ("pipeline_count", serve.pipeline),
             ("expert_count", serve.expert),
+            ("attention_data_count", serve.attention_data),
             ("replica_count", serve.replicas),
             ("max_batch_count", serve.max_batch),
             ("max_batch_tokens", serve.max_batch_tokens),

@@ -39,11 +39,15 @@ from ridgeline.scenario.quantities import (
 
 TRAINING_PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32")
 SERVING_PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "int8", "nvfp4", "mxfp4", "fp4", "int4", "fp32")
+# Formats that weights alone are stored in: 4 bits with a scale a group, and llama.cpp's blocks.
+STORED_PRECISIONS = ("int4_g32", "int4_g64", "int4_g128", "nf4", "q4_0", "q4_k", "q4_k_m", "q5_k_m", "q6_k", "q8_0")
+WEIGHT_PRECISIONS = (*SERVING_PRECISIONS, *STORED_PRECISIONS)
 KV_PRECISIONS = ("bf16", "fp16", "fp8", "int8", "nvfp4", "fp4", "int4", "fp32")
 OBJECTIVES = ("time", "cost", "energy", "devices")
 PRICE_KINDS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
 
 TrainingPrecision = Annotated[str, BeforeValidator(one_of(*TRAINING_PRECISIONS))]
+WeightPrecision = Annotated[str, BeforeValidator(one_of(*WEIGHT_PRECISIONS))]
 ServingPrecision = Annotated[str, BeforeValidator(one_of(*SERVING_PRECISIONS))]
 KvPrecision = Annotated[str, BeforeValidator(one_of(*KV_PRECISIONS))]
 Recompute = Annotated[str, BeforeValidator(one_of("none", "selective", "full"))]
@@ -100,13 +104,14 @@ class ServeFile(Strict):
     ttft_p95: Latency | None = None
     tpot_p95: Latency | None = None
     latency_p95: Latency | None = None
-    precision: ServingPrecision | None = None
+    precision: WeightPrecision | None = None
     activations: ServingPrecision | None = None
     kv: KvPrecision | None = None
     engine: Word | None = None
     tensor: Degree | None = None
     pipeline: Degree | None = None
     expert: Degree | None = None
+    attention_data: Degree | None = None
     replicas: Degree | None = None
     max_batch: Batch | None = None
     max_batch_tokens: Batch | None = None

@@ -130,6 +130,8 @@ class ServingPlan:
             parts.append(f"pp{self.pipeline_count}")
         if self.expert_count > 1:
             parts.append(f"ep{self.expert_count}")
+        if self.attention_data_count > 1:
+            parts.append(f"attention-dp{self.attention_data_count}")
         parts.append(f"x{self.replica_count}")
         parts.append(f"w-{self.weight_precision} kv-{self.kv_precision}")
         return " ".join(parts)

@@ -31,24 +31,26 @@ class SoftwareProfile:
     logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout.
     `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
 
-    Layered networks: `network_fusion` "norm" does a normalisation and the addition and activation behind it in one kernel;
-    `channels_last`: 16-bit activations lie as matrix units read them, `channels_last_wide`: 32-bit ones too;
-    `fused_optimizer`: one kernel for all parameters; `depthwise_frac`: speed of its depthwise convolutions against those
-    of current libraries.
+    Layered networks: `network_fusion` "norm" does a normalisation and the addition and activation behind it in one
+    kernel; `channels_last`: 16-bit activations lie as matrix units read them, `channels_last_wide`: 32-bit ones too;
+    `fused_optimizer`: one kernel for all parameters; `depthwise_frac`: speed of its depthwise convolutions against
+    those of current libraries.
 
     State: `gradient_precision` of the buffer ("same": the compute precision; "fp32-if-bf16": that, but
     fp32 for bf16), `reduce_precision` on the wire.
     `states`: "copy" keeps 16-bit weights beside the optimizer's fp32 master; "master-only" (FSDP) keeps the fp32
     shard alone and casts on gathering. `master_bytes` (0: pure 16-bit training) and `moment_bytes` (both Adam
     moments) per parameter. `flat_gradients`: the gradients of a layer are joined into one flat tensor (and cast
-    to the wire's format) after every micro-batch. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone (both orientations).
+    to the wire's format) after every micro-batch. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone
+    (both orientations).
 
     Overlap: `tensor_overlap` "backward" hides the sum of input gradients (and gathering inputs again) behind the
     weight-gradient GEMM, "pipelined" also cuts the other tensor collectives into pieces that run with their GEMMs;
     `data_overlap` reduces gradients behind the last backward pass; `gather_overlap` gathers updated weights behind the
     next forward pass;
     `pipeline_overlap` hides sends of interleaved schedules; `prefetch_layers_count` layers are gathered ahead by
-    full sharding (0: gathered when needed), in the backward pass only with `prefetch_backward`; `context_overlap` hides the exchange of keys and values behind attention.
+    full sharding (0: gathered when needed), in the backward pass only with `prefetch_backward`; `context_overlap` hides
+    the exchange of keys and values behind attention.
     `bucket_bytes` is the size of one gradient bucket.
 
     `expert_launches`: the product of each local expert is a kernel of its own; routing decides its shape, so no graph
@@ -57,7 +59,8 @@ class SoftwareProfile:
 
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
-    `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes.
+    `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes
+    (`fragmentation_high_frac`: the upper end of its range).
     Conditions: `overlap_slowdown_frac` of the time that compute and communication share; `spread_sigma_frac` between
     devices of one kind; `real_data_frac` by architecture: rate on real values over rate on the benchmark's.
     `release_sigma`: how much one configuration has moved between neighbouring releases (log standard deviation);
@@ -114,6 +117,7 @@ class SoftwareProfile:
     host_launch_s: float = 0.0
     context_bytes: float = 0.0
     fragmentation_frac: float = 0.0
+    fragmentation_high_frac: float = 0.0
     overlap_slowdown_frac: float = 0.0
     spread_sigma_frac: float = 0.0
     real_data_frac: FrozenMap[str, float] = field(default_factory=FrozenMap)

@@ -8,11 +8,29 @@ from ridgeline.core import Note
 from ridgeline.specs import Recurrence
 from ridgeline.training.clock import Clock, attention_family
 from ridgeline.training.job import TrainingJob
+from ridgeline.training.memory import SLACK, peak_memory
+from ridgeline.units import show
 
 
 def remarks(job: TrainingJob, clock: Clock) -> list[Note]:
     """All notes of one estimate."""
-    return [*_software(job), *_laws(clock), *_model(job)]
+    return [*_room(job), *_software(job), *_laws(clock), *_model(job)]
+
+
+def _room(job: TrainingJob) -> Iterator[Note]:
+    """Whether a layout that fits still does when the allocator keeps as much as it is known to keep at worst."""
+    software, available = job.software, job.system.chip.memory_bytes()
+    if software.fragmentation_frac <= 0:
+        return
+    memory = peak_memory(job.model, job.plan, software)
+    more = memory.value_of(SLACK) * (software.fragmentation_high_frac / software.fragmentation_frac - 1)
+    if memory.value <= available < memory.value + more:
+        text = (
+            f"memory is tight: with allocator slack of {software.fragmentation_high_frac:.0%} instead of"
+            f" {software.fragmentation_frac:.0%}, as its range allows, it would take {show(memory.value + more, 'bytes')}"
+            f" of {show(available, 'bytes')}"
+        )
+        yield Note("hint", text, (software.fact_id("fragmentation_frac"),))
 
 
 def _software(job: TrainingJob) -> Iterator[Note]:

@@ -141,3 +141,10 @@ def test_ids_are_unique_within_a_kind(tmp_path: Path) -> None:
 def test_other_kinds(kind: str, content: object, message: str) -> None:
     with pytest.raises(BadFact, match=message):
         compile_record(kind, content, "file.yaml")
+
+
+def test_a_record_without_a_key_says_which_not_that_it_is_a_dict() -> None:
+    content = {"id": "mine", "name": "Mine", "chip": "h100-sxm5-80", "devices_per_node": 8, "levels": []}
+    with pytest.raises(BadFact) as caught:
+        compile_record("systems", content, "own/systems/mine.yaml")
+    assert "own/systems/mine.yaml: missing src" in str(caught.value)
