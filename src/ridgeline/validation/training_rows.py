@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from ridgeline.catalog import Catalog
@@ -81,6 +81,9 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
     if made.model is None:
         raise Unscored(made.reason)
     software = _software(row, catalog, fills)
+    if row.text("family") == "vit" and software.dropout:
+        software = replace(software, dropout=False)
+        fills.append("vision transformers train without dropout (default of timm and of the DeiT recipe)")
     devices = row.count("n_devices")
     if not devices:
         raise Unscored("number of devices not stated")

@@ -115,19 +115,19 @@ def _scores_count(mixer: SoftmaxAttention, shape: LayerShape) -> tuple[float, fl
 def _unfused_forward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:
     """Scores, softmax, dropout, weighted sum, each through memory.
 
-    Softmax with scale and mask in one kernel reads and writes each score once; without, the scale (read, write), the
-    mask (read, write), the softmax in fp32 (read, write) and the cast back do. Dropout reads and writes each score
-    and writes its mask. The result is brought back from head-major order (read, write).
+    Softmax with scale and mask in one kernel reads and writes each score once; without, see `_eager_softmax_bytes`:
+    dropout then works on the fp32 result. Dropout reads and writes each score and writes its mask. The result is
+    brought back from head-major order (read, write).
     """
     batch, keys, scores = _scores_count(mixer, shape)
     wide = shape.stream_bytes
-    softmax = 2 * wide if software.fused_softmax else _EAGER_SOFTMAX_ACCESSES * wide
+    softmax = 2 * wide if software.fused_softmax else _eager_softmax_bytes(wide)
     ops: list[Op] = [
         _product("scores", batch, shape.query_tokens, keys, mixer.key_dim_count, shape),
         Elementwise(name="softmax", kind="softmax", bytes=scores * softmax),
     ]
     if software.dropout:
-        moved = scores * (2 * wide + _MASK_BYTES)
+        moved = scores * (2 * (wide if software.fused_softmax else _FP32_BYTES) + _MASK_BYTES)
         ops.append(Elementwise(name="attention dropout", kind="dropout", bytes=moved))
     out = batch * shape.query_tokens * mixer.value_dim_count * 2 * wide
     ops.append(_product("weighted values", batch, shape.query_tokens, mixer.value_dim_count, keys, shape))
@@ -135,8 +135,31 @@ def _unfused_forward(mixer: SoftmaxAttention, shape: LayerShape, software: Softw
     return ops
 
 
-# scale 2, mask 2, softmax in fp32 (read 1, write 2), cast back (read 2, write 1), in units of one 16-bit access
-_EAGER_SOFTMAX_ACCESSES = 10.0  # src: pytorch-eager-softmax-accesses
+_FP32_BYTES = 4.0  # src: pytorch-eager-softmax-accesses
+
+
+def _eager_softmax_bytes(wide: float) -> float:
+    """Bytes a score of scale, mask and softmax as separate operations on a stream of `wide` bytes an element.
+
+    Scale and mask read and write; automatic mixed precision computes the softmax in fp32 (read narrow, write fp32),
+    and what reads it next casts back (read fp32, write narrow). A stream in fp32 needs no cast.
+
+    >>> _eager_softmax_bytes(2.0), _eager_softmax_bytes(4.0)
+    (20.0, 24.0)
+    """
+    cast = _FP32_BYTES + wide if wide < _FP32_BYTES else 0.0
+    return 2 * (2 * wide) + (wide + _FP32_BYTES) + cast
+
+
+def _eager_softmax_gradient_bytes(wide: float) -> float:
+    """Bytes a score of their gradients: two operands and the result in fp32, casts on both sides of a narrow stream,
+    and the scale (read, write).
+
+    >>> _eager_softmax_gradient_bytes(2.0), _eager_softmax_gradient_bytes(4.0)
+    (28.0, 20.0)
+    """
+    casts = 2 * (wide + _FP32_BYTES) if wide < _FP32_BYTES else 0.0
+    return casts + (1.0 + 2.0) * _FP32_BYTES + 2 * wide
 
 
 def _unfused_backward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:
@@ -146,7 +169,7 @@ def _unfused_backward(mixer: SoftmaxAttention, shape: LayerShape, software: Soft
     """
     batch, keys, scores = _scores_count(mixer, shape)
     wide, queries = shape.stream_bytes, shape.query_tokens
-    softmax = 3 * wide if software.fused_softmax else _EAGER_SOFTMAX_ACCESSES * wide  # src: softmax-gradient-accesses
+    softmax = (1.0 + 2.0) * wide if software.fused_softmax else _eager_softmax_gradient_bytes(wide)
     ops: list[Op] = [
         _product("scores by values", batch, queries, keys, mixer.value_dim_count, shape),
         _product("value gradient", batch, keys, mixer.value_dim_count, queries, shape),
@@ -155,7 +178,7 @@ def _unfused_backward(mixer: SoftmaxAttention, shape: LayerShape, software: Soft
         Elementwise(name="softmax backward", kind="softmax", bytes=scores * softmax),
     ]
     if software.dropout:
-        moved = scores * (2 * wide + _MASK_BYTES)
+        moved = scores * (2 * (wide if software.fused_softmax else _FP32_BYTES) + _MASK_BYTES)
         ops.append(Elementwise(name="attention dropout backward", kind="dropout", bytes=moved))
     out = batch * (queries * mixer.key_dim_count + keys * (mixer.key_dim_count + mixer.value_dim_count)) * 2 * wide
     ops.append(Elementwise(name="head order backward", kind="other", bytes=out))
