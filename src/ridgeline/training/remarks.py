@@ -23,12 +23,12 @@ def _room(job: TrainingJob) -> Iterator[Note]:
     if software.fragmentation_frac <= 0:
         return
     memory = peak_memory(job.model, job.plan, software)
-    more = memory.value_of(SLACK) * (software.fragmentation_high_frac / software.fragmentation_frac - 1)
-    if memory.value <= available < memory.value + more:
+    high = software.fragmentation_high_frac
+    most = memory.value + memory.value_of(SLACK) * (high / software.fragmentation_frac - 1)
+    if memory.value <= available < most:
         text = (
-            f"memory is tight: with allocator slack of {software.fragmentation_high_frac:.0%} instead of"
-            f" {software.fragmentation_frac:.0%}, as its range allows, it would take {show(memory.value + more, 'bytes')}"
-            f" of {show(available, 'bytes')}"
+            f"memory is tight: with allocator slack of {high:.0%} instead of {software.fragmentation_frac:.0%},"
+            f" as its range allows, it would take {show(most, 'bytes')} of {show(available, 'bytes')}"
         )
         yield Note("hint", text, (software.fact_id("fragmentation_frac"),))
 
