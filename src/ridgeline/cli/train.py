@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from ridgeline.cli.options import CatalogOption, JsonOption, OutOption, ScenarioArgument, SetOption
+
+if TYPE_CHECKING:
+    from ridgeline.scenario import Scenario
+    from ridgeline.scenario.searching import SearchAnswer
+
+LayoutsOption = Annotated[
+    bool, typer.Option("--layouts", help="Search every layout: the best, the front, and why it won.")
+]
+ScaleOption = Annotated[
+    str | None, typer.Option("--scale", metavar="SIZES", help="Scaling curve over sizes, e.g. 8..16384, and its knee.")
+]
 
 
 def command(
     scenario: ScenarioArgument,
     sets: SetOption = None,
+    layouts: LayoutsOption = False,
+    scale: ScaleOption = None,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
     out: OutOption = None,
@@ -21,6 +38,18 @@ def command(
 
         loaded = load_scenario(scenario, sets or (), catalog=load_catalog(catalog or ()))
         require_kind(loaded, "train")
+        if layouts or scale is not None:
+            found = _searched(loaded, scale)
+            progress("")
+
+            def search_text() -> Renderables:
+                from ridgeline.report.searching import search_report
+
+                return search_report(found)
+
+            target.emit(found.to_dict, search_text)
+            leave_if_interrupted(found.unsearched)
+            return
         answer = plan(loaded, progress=progress)
         progress("")
 
@@ -31,3 +60,18 @@ def command(
 
         target.emit(answer.to_dict, text)
         leave_if_interrupted(answer.unsearched)
+
+
+def _searched(loaded: Scenario, scale: str | None) -> SearchAnswer:
+    """Every layout, or the scaling curve where `scale` says over which sizes."""
+    from ridgeline.cli.output import progress
+    from ridgeline.scenario import searching
+
+    if scale is not None:
+        return searching.scale(loaded, scale, progress)
+
+    def bar(done: int, total: int, best_s: float) -> None:
+        filled = 40 * done // total
+        progress(f"[{'#' * filled}{'.' * (40 - filled)}] {done:,} of {total:,} layouts, best step {best_s:.4g} s")
+
+    return searching.search_layouts(loaded, bar)

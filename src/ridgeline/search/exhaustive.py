@@ -17,6 +17,7 @@ from ridgeline.search.result import add_counts
 from ridgeline.search.space import Ints, Options, Space
 from ridgeline.search.space_memory import MemoryArrays
 from ridgeline.search.space_time import TimeArrays
+from ridgeline.search.training import REASONS
 from ridgeline.specs import Calibration, TrainingPlan
 from ridgeline.training.clock import clock_for
 
@@ -54,9 +55,9 @@ class SpaceResult:
     """What became of all layouts of a space.
 
     `strategies_count` are in the space, `searched_count` were reached (fewer after an interrupt), `allowed_count` keep
-    every rule, `feasible_count` also fit. `rejected`: the others by the code of the rule, "memory", "host memory" or
-    "missing fact". `shapes`: the best layout of each combination of degrees, virtual stages and micro-batch, fastest
-    first. `front`: layouts that no other beats in time, memory and devices at once.
+    every rule, `feasible_count` also fit. `rejected`: the others by the rule that they break (`training.REASONS`),
+    "memory", "host memory" or "missing fact". `shapes`: the best layout of each combination of degrees, virtual
+    stages and micro-batch, fastest first. `front`: layouts that no other beats in time, memory and devices at once.
     """
 
     strategies_count: int
@@ -247,7 +248,7 @@ def _result(total: int, tally: _Tally) -> SpaceResult:
         searched_count=tally.searched_count,
         allowed_count=tally.allowed_count,
         feasible_count=tally.feasible_count,
-        rejected=add_counts([tally.rejected]),
+        rejected=add_counts([{REASONS.get(code, code): count} for code, count in tally.rejected.items()]),
         shapes=tuple(sorted(tally.shapes, key=lambda item: (item.step_s, item.memory_bytes))),
         front=tuple(tally.front),
         missing=tally.missing,

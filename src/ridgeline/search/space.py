@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ridgeline.core import FrozenMap
 from ridgeline.specs import SoftwareProfile, System, TrainingPlan, Transformer
 from ridgeline.specs.plan import DataOverlapChoice, Recompute, Sharding, TensorOverlapChoice
 from ridgeline.training import check_plan
@@ -57,6 +58,23 @@ class Axes:
     contexts: tuple[int, ...] = (1,)
     experts: tuple[int, ...] = (1,)
     micro_batches: tuple[int, ...] = ()
+
+    def pinned(self, pins: Mapping[str, int | str | bool]) -> Axes:
+        """The axes with the choices among `pins` (fields of a plan) decided; names of degrees are left to the space."""
+        found = self
+        if "sequence_parallel" in pins:
+            forms = tuple(form for form in self.sequence if form[0] == pins["sequence_parallel"])
+            found = replace(found, sequence=forms)
+        if "recompute" in pins:
+            kept = tuple(item for item in self.recompute if item[0] == pins["recompute"])
+            found = replace(found, recompute=kept)
+        for name in ("sharding", "offload_optimizer"):
+            if name in pins:
+                found = replace(found, **{name: (pins[name],)})  # type: ignore[arg-type]
+        for name, axis in (("context_count", "contexts"), ("expert_count", "experts")):
+            if name in pins:
+                found = replace(found, **{axis: (int(pins[name]),)})  # type: ignore[arg-type]
+        return found
 
     def options(self, shape: TrainingPlan) -> Options:
         """The axes that have a meaning for the degrees of `shape`: one device has nothing to cut, overlap or shard."""
@@ -145,7 +163,8 @@ class Options:
 class Space:
     """All layouts of `model` on each of `devices_counts` devices of `system` under `software`.
 
-    `base` has batch, sequence, precision and every field of a plan that is not searched.
+    `base` has batch, sequence, precision and every field of a plan that is not searched; `pins` are degrees, virtual
+    stages or a micro-batch that are decided.
     """
 
     model: Transformer
@@ -154,6 +173,7 @@ class Space:
     devices_counts: tuple[int, ...]
     base: TrainingPlan
     axes: Axes = field(default_factory=Axes)
+    pins: FrozenMap[str, int] = field(default_factory=FrozenMap)
 
     def degrees(self) -> Iterator[TrainingPlan]:
         """Each combination of degrees, virtual stages and micro-batch, with plain choices, rules not asked yet.
@@ -169,7 +189,7 @@ class Space:
 
     def _batched(self, tensor: int, pipeline: int, data: int, context: int, expert: int) -> Iterator[TrainingPlan]:
         for virtual, micro in product(self._virtual(pipeline), self._micro_batches(data)):
-            yield replace(
+            shape = replace(
                 self.base,
                 tensor_count=tensor,
                 pipeline_count=pipeline,
@@ -181,6 +201,8 @@ class Space:
                 sequence_parallel=False,
                 sharding="none",
             )
+            if all(getattr(shape, name) == value for name, value in self.pins.items()):
+                yield shape
 
     def _virtual(self, pipeline: int) -> list[int]:
         layers = self.model.layers_count

@@ -39,7 +39,7 @@ _DEGREES = ("tensor_count", "pipeline_count", "context_count", "data_count", "ex
 # Parts of a plan that the enumeration takes from its base and does not search.
 _BASE_FIELDS = ("recompute", "schedule", "offload_optimizer")
 # What the codes of broken rules mean to somebody who reads the counts.
-_REASONS = {
+REASONS = {
     "batch": "batch does not divide",
     "heads": "heads do not divide",
     "width": "widths do not divide",
@@ -50,6 +50,8 @@ _REASONS = {
     "domain": "tensor group wider than a node",
     "devices": "no such size of machine",
     "sharding": "full sharding in a pipeline",
+    "overlap": "nothing to overlap with",
+    "offload": "host link not known",
     "precision": "precision not known for the chip",
 }
 # Lines of the waterfall during which the memory is what works.
@@ -206,7 +208,7 @@ def layout_request(request: TrainingRequest, machine: Machine, used_count: int) 
 def _try_layouts(request: TrainingRequest, machine: Machine, used_count: int) -> _Tried:
     found = fastest_layouts(layout_request(request, machine, used_count), machine.calibration)
     kept = tuple(estimate_step(_job(request, machine, item.plan)) for item in found.timed[:_NEAR_COUNT])
-    rejected = {_REASONS.get(code, code): count for code, count in found.rejected.items()}
+    rejected = {REASONS.get(code, code): count for code, count in found.rejected.items()}
     return _Tried(kept, rejected, found.missing, found.divided_count, found.tried_count)
 
 

@@ -61,9 +61,9 @@ def candidates(request: LayoutRequest) -> Iterator[TrainingPlan]:
     devices, base = request.devices_count, request.base
     tensors = request.options("tensor_count", _tensor_degrees(request))
     pipelines = request.options("pipeline_count", _divisors(devices, request.model.layers_count))
-    contexts = request.options("context_count", _context_degrees(base.sequence_tokens))
+    contexts = request.options("context_count", context_degrees(base.sequence_tokens))
     batches = request.options("micro_batch_count", _MICRO_BATCHES)
-    experts = request.options("expert_count", _expert_degrees(request.model))
+    experts = request.options("expert_count", expert_degrees(request.model))
     for tensor, pipeline, context, expert in product(tensors, pipelines, contexts, experts):
         if devices % (tensor * pipeline * context):
             continue
@@ -142,11 +142,13 @@ def _divisors(devices: int, layers: int) -> tuple[int, ...]:
     return tuple(depth for depth in range(1, min(devices, layers) + 1) if devices % depth == 0)
 
 
-def _context_degrees(sequence_tokens: int) -> list[int]:
+def context_degrees(sequence_tokens: int) -> list[int]:
+    """Context degrees worth a try for sequences of that length."""
     return [degree for degree in _powers(max(1, sequence_tokens // _CONTEXT_TOKENS)) if degree <= _MICRO_BATCHES[-1]]
 
 
-def _expert_degrees(model: Transformer) -> tuple[int, ...]:
+def expert_degrees(model: Transformer) -> tuple[int, ...]:
+    """Expert degrees that divide the experts of every mixture in `model`; 1 where it has none."""
     most = max((run.layer.experts_count for run in model.main.runs), default=0)
     return tuple(degree for degree in _EXPERT_DEGREES if degree == 1 or (most and most % degree == 0))
 
