@@ -56,6 +56,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _other(error: Exception, arguments: Sequence[str]) -> int:
     """A usage error of the argument parser, an abort, or a fault of our own."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        _say(error.format_message())  # type: ignore[attr-defined]
+        return USAGE
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         context = getattr(error, "ctx", None)
         hint = f"\ntry `{context.command_path} --help`" if context is not None else "\ntry `ridgeline --help`"

@@ -1,4 +1,4 @@
-"""List the ids of a kind: devices, links, systems, models, prices, engines, software, sources..."""
+"""List the records of a kind: ids, names and aliases."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import typer
 
 from ridgeline.cli.options import CatalogOption, JsonOption, OutOption
 
+KINDS = "systems, devices, links, models, prices, tariffs, engines, software, assumptions, efficiency, sources"
+
 
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="systems, devices, links, models, prices, sources...")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {KINDS}.")],
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
     out: OutOption = None,

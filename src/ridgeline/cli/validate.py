@@ -1,4 +1,4 @@
-"""Score Ridgeline's predictions against a file of measurements (training, memory, inference, ...)."""
+"""Score Ridgeline's predictions against published measurements: those shipped, or a file of your own."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ridgeline.cli.options import JsonOption, OutOption
 
 def command(
     kind: Annotated[
-        str | None, typer.Argument(metavar="[KIND]", help="training, memory or inference; all where left out.")
+        str | None, typer.Argument(metavar="KIND", help="training, memory or inference; all where left out.")
     ] = None,
     path: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A CSV file of measurements; else the shipped cases.")
+        Path | None, typer.Argument(metavar="FILE", help="A CSV file of measurements; else the shipped cases.")
     ] = None,
     training: Annotated[
         Path | None, typer.Option("--training", metavar="FILE", help="Training rows that memory rows refer to.")
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option("--rows", metavar="FILE", help="Write every row with its prediction to FILE (CSV).")
+        Path | None, typer.Option("--rows", metavar="FILE", help="With KIND: write every row and its prediction (CSV).")
     ] = None,
     as_json: JsonOption = False,
     out: OutOption = None,

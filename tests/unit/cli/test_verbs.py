@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import ridgeline
+from ridgeline.catalog import RECORD_KINDS
+from ridgeline.cli.listing import KINDS
 
 Cli = Any  # the fixture `cli` of conftest.py
 
@@ -23,6 +25,17 @@ def test_version_and_help(cli: Cli) -> None:
     assert [verb for verb in verbs if f"  {verb} " not in text] == []
     for verb in verbs:
         assert cli(verb, "--help").code == 0
+
+
+def test_no_verb_is_answered_with_help_and_nothing_else(cli: Cli) -> None:
+    result = cli()
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Usage: ridgeline")
+    assert "error" not in result.err
+
+
+def test_help_of_list_names_every_kind() -> None:
+    assert set(KINDS.split(", ")) == set(RECORD_KINDS) - {"labels"}
 
 
 def test_list_names_everything_of_a_kind(cli: Cli) -> None:
