@@ -18,6 +18,9 @@ BEST = {
     "mi325x": (784.9, "stas00-accelerators"),
     "mi355x": (1565.0, "stas00-accelerators"),
 }
+# Rate of a 16-bit product of that side, repeated without a rest, that was published for a device [TFLOP/s], and where.
+# The power cap lowers the clock; products in other precisions are taken to draw as much power a cycle.
+STEADY = {"t4": (24.0, 4096.0, "nvidia-forum-t4")}
 # Systolic arrays: achieved share of peak (low, best, high) and of bandwidth, edge of the array, sublanes.
 ARRAYS = {
     "tpu-v6e": ((0.82, 0.90, 0.92), 0.83, 256.0, 8.0, ("tpu-recipes",)),
@@ -38,6 +41,18 @@ def best_fraction(device: str, base: dict[str, float], tiles: tuple, best_flop_p
         law = TileLaw(**{**base, "compute_frac": middle, "sustained_frac": 1.0}, tiles=tiles)
         times = tiled_gemm_s(Product(sizes, sizes, sizes), law, rates, np.inf, False).time_s
         low, high = (middle, high) if (2 * sizes**3 / times).max() < best_flop_per_s else (low, middle)
+    return middle
+
+
+def steady_fraction(device: str, base: dict[str, float], tiles: tuple, side: float, flop_per_s: float) -> float:
+    """The `sustained_frac` with which the law has the published rate of products that follow each other at once."""
+    rates = rates_of(catalog().chip(device), "fp16", "published rate")
+    low, high = 0.05, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        law = TileLaw(**{**base, "sustained_frac": middle, "sustained_s": 1e-9}, tiles=tiles)
+        time_s = float(tiled_gemm_s(Product(side, side, side), law, rates, np.inf, False).time_s)
+        low, high = (middle, high) if 2 * side**3 / time_s < flop_per_s else (low, middle)
     return middle
 
 
@@ -102,7 +117,33 @@ def laws(named: dict[str, Fitted]) -> list[Fitted]:
                 published_device=True,
             )
         )
-    return found + _arrays() + _flat()
+    return found + _steady(named) + _arrays() + _flat()
+
+
+def _steady(named: dict[str, Fitted]) -> list[Fitted]:
+    """Laws of devices whose power cap one steady product shows; the rest is that of the architecture, or of all."""
+    found = []
+    for device, (rate, side, source) in STEADY.items():
+        base = named.get(catalog().chip(device).architecture, named[""])
+        own = {k: v for k, v in base.parameters.items() if k not in ("unit_count", "clock_hz", "cache_bytes")}
+        tiles = base.tiles or COMMON_TILES
+        frac = steady_fraction(device, own, tiles, side, rate * 1e12)
+        text = f"a steady product of {rate:g} TFLOP/s fixes sustained_frac; else as {base.scope or 'all'}"
+        found.append(
+            _law(
+                "gemm.bf16",
+                device,
+                own | {"sustained_frac": frac},
+                (max(0.1, base.p50), max(0.27, base.p90)),
+                text,
+                note="error assumed",
+                tiles=tiles,
+                sources=(source, "ridgeline-kernel-laws"),
+                fact_kind="derived",
+                published_device=True,
+            )
+        )
+    return found
 
 
 def _array(frac: float, memory: float, edge: float, rows: float) -> dict[str, float]:
