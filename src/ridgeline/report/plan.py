@@ -10,11 +10,23 @@ from rich.padding import Padding
 from rich.table import Table
 
 from ridgeline.core import Note
-from ridgeline.report.layout import ENERGY_STEPS, large, plain, ranged, scale_of, significant, table, time_text
+from ridgeline.report.layout import (
+    ENERGY_STEPS,
+    RUN_STEPS,
+    RUN_UNIT,
+    large,
+    plain,
+    ranged,
+    scale_of,
+    significant,
+    table,
+    time_text,
+)
 from ridgeline.report.tables import serving_table, training_table
 from ridgeline.report.trees import tree_table
 from ridgeline.scenario.answer import AnswerRow, PlanAnswer
 from ridgeline.search import ServingRow, TrainingRow, rejected_text
+from ridgeline.training import GoodputEstimate
 from ridgeline.units import show
 
 _NOTES_SHOWN = 8
@@ -147,12 +159,25 @@ def _figures(row: AnswerRow) -> list[str]:
         lines[0] += f"; {ranged(facility.energy_j, energy_unit)} {energy_name}"
         if facility.carbon_kg_co2e is not None:
             lines[0] += f", {significant(facility.carbon_kg_co2e / 1000)} t CO2e"
+    if row.goodput is not None:
+        lines.append(_with_failures(row.goodput))
     lines.append("money: " + ("; ".join(_money(row)) or "no price"))
     if cost.break_even_frac is not None:
         share = cost.break_even_frac
         verdict = "at any utilisation renting is cheaper" if share > 1 else f"owning is cheaper above {share:.0%} busy"
         lines[-1] += f"; {verdict}"
     return lines
+
+
+def _with_failures(goodput: GoodputEstimate) -> str:
+    """The run with its failures in one line."""
+    _, name = scale_of([goodput.run_s.best], RUN_STEPS)
+    unit = RUN_UNIT[name]
+    return (
+        f"with failures: {ranged(goodput.run_s, unit)} {name}, {goodput.goodput_frac.best:.1%} of it useful steps; "
+        f"{significant(goodput.failures_count, 2)} failures, one in {time_text(goodput.between_failures_s)}; "
+        f"checkpoint of {show(goodput.checkpoint_bytes, 'bytes')} every {time_text(goodput.period_s)}"
+    )
 
 
 def _money(row: AnswerRow) -> list[str]:

@@ -9,10 +9,12 @@ from typing import Any
 from ridgeline.catalog import Catalog, Fact
 from ridgeline.core import Interval, Note, merge
 from ridgeline.errors import CatalogError
+from ridgeline.scenario.goodput import row_goodput
 from ridgeline.scenario.load import Scenario
 from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.search import Infeasible, SearchResult, ServingRow, TrainingRow
 from ridgeline.specs import bytes_per_element
+from ridgeline.training import GoodputEstimate
 
 _DAY_S = 86400.0
 _JOULE_PER_KILOWATT_HOUR = 3.6e6
@@ -21,12 +23,16 @@ LEANING = ("assumed", "secondary", "unsourced")
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """One ranked machine; `found` is the row of the search (estimates, trees, intervals), `layout` a short text."""
+    """One ranked machine; `found` is the row of the search (estimates, trees, intervals), `layout` a short text.
+
+    `goodput` is a training run with its failures, restarts and checkpoints; None for serving.
+    """
 
     rank: int
     found: TrainingRow | ServingRow
     leans: tuple[Fact, ...]
     layout: str
+    goodput: GoodputEstimate | None = None
 
     @property
     def system(self) -> str:
@@ -40,13 +46,18 @@ class AnswerRow:
 
     @property
     def run_s(self) -> Interval | None:
-        """How long the run takes [s]; None for serving."""
+        """How long the steps of the run take [s], without failures; None for serving."""
         return self.found.run_s if isinstance(self.found, TrainingRow) else None
 
     @property
     def days(self) -> float | None:
-        """How long the run takes, in days; None for serving."""
+        """How long the steps of the run take, in days, without failures; None for serving."""
         return None if self.run_s is None else self.run_s.best / _DAY_S
+
+    @property
+    def days_with_failures(self) -> float | None:
+        """How long the run takes with failures, restarts and checkpoints, in days; None for serving."""
+        return None if self.goodput is None else self.goodput.run_s.best / _DAY_S
 
     @property
     def energy_j(self) -> Interval | None:
@@ -61,7 +72,7 @@ class AnswerRow:
     @property
     def uses(self) -> tuple[str, ...]:
         """Ids of all facts that the row rests on."""
-        return row_uses(self.found)
+        return row_uses(self.found, self.goodput)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -71,7 +82,8 @@ class AnswerRow:
         text = f"{idle:,} of {found.devices_count:,} devices stand idle: no layout divides all of them"
         own = [Note("hint", text)] if idle and isinstance(found, TrainingRow) else []
         power = () if found.power is None else found.power.notes
-        return merge(own, found.notes, found.estimate.notes, power, found.cost.notes)
+        failures = () if self.goodput is None else self.goodput.notes
+        return merge(own, found.notes, found.estimate.notes, power, found.cost.notes, failures)
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain data."""
@@ -86,12 +98,13 @@ class AnswerRow:
             "layout": self.layout,
             "plan": asdict(self.found.plan),
             **own,
+            **_goodput_part(self.goodput),
             **_money_and_energy(self.found),
             "assumed": [fact.id for fact in self.leans if fact.kind == "assumed"],
             "secondary": [fact.id for fact in self.leans if fact.kind != "assumed"],
             "notes": [note.to_dict() for note in self.notes],
             "uses": list(self.uses),
-            "models": list(self.found.estimate.models),
+            "models": list(row_models(self.found, self.goodput)),
             "layouts_tried": self.found.tried_count,
             "rejected": dict(self.found.rejected),
         }
@@ -115,10 +128,7 @@ class PlanAnswer:
     @classmethod
     def of(cls, scenario: Scenario, result: SearchResult[Any], notes: Iterable[Note] = ()) -> PlanAnswer:
         """The answer around a search result."""
-        rows = tuple(
-            AnswerRow(rank, found, leaning_facts(scenario.catalog, row_uses(found)), layout_text(scenario, found))
-            for rank, found in enumerate(result.rows, start=1)
-        )
+        rows = tuple(_row(scenario, rank, found) for rank, found in enumerate(result.rows, start=1))
         return cls(
             scenario=scenario,
             rows=rows,
@@ -180,10 +190,24 @@ def layout_text(scenario: Scenario, found: TrainingRow | ServingRow) -> str:
     return label.replace(" w-", f" w-{narrowest}+", 1) if f" w-{narrowest} " not in label else label
 
 
-def row_uses(found: TrainingRow | ServingRow) -> tuple[str, ...]:
+def _row(scenario: Scenario, rank: int, found: TrainingRow | ServingRow) -> AnswerRow:
+    goodput = None
+    if isinstance(found, TrainingRow):
+        goodput = row_goodput(scenario.catalog, scenario.model, found)
+    leans = leaning_facts(scenario.catalog, row_uses(found, goodput))
+    return AnswerRow(rank, found, leans, layout_text(scenario, found), goodput)
+
+
+def row_uses(found: TrainingRow | ServingRow, goodput: GoodputEstimate | None = None) -> tuple[str, ...]:
     """Ids of all facts behind a row, in order of first use."""
     power = () if found.power is None else found.power.uses
-    return tuple(dict.fromkeys((*found.estimate.uses, *power, *found.cost.uses)))
+    failures = () if goodput is None else goodput.uses
+    return tuple(dict.fromkeys((*found.estimate.uses, *power, *found.cost.uses, *failures)))
+
+
+def row_models(found: TrainingRow | ServingRow, goodput: GoodputEstimate | None = None) -> tuple[str, ...]:
+    """Ids of the formulas behind the time of a row, in order of first use."""
+    return tuple(dict.fromkeys((*found.estimate.models, *(() if goodput is None else goodput.models))))
 
 
 def leaning_facts(catalog: Catalog, uses: Iterable[str]) -> tuple[Fact, ...]:
@@ -228,6 +252,12 @@ def _training_part(found: TrainingRow) -> dict[str, Any]:
         "memory": estimate.memory.to_dict(),
         "memory_available_bytes": estimate.memory_available_bytes,
     }
+
+
+def _goodput_part(goodput: GoodputEstimate | None) -> dict[str, Any]:
+    if goodput is None:
+        return {}
+    return {"days_with_failures": goodput.run_s.scaled(1 / _DAY_S).to_dict(), "goodput": goodput.to_dict()}
 
 
 def _serving_part(found: ServingRow) -> dict[str, Any]:

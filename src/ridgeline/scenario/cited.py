@@ -7,7 +7,7 @@ from typing import Any
 from ridgeline.catalog import Catalog, Fact
 from ridgeline.core import models
 from ridgeline.errors import CatalogError
-from ridgeline.scenario.answer import PlanAnswer, find_fact
+from ridgeline.scenario.answer import PlanAnswer, find_fact, row_models
 from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 
 
@@ -42,7 +42,7 @@ def _models(row: Any) -> list[str]:
     power = [] if found.power is None else [found.power.power]
     energy = [] if found.facility is None else [found.facility.energy]
     trees = [*power, *energy, *found.cost.money]
-    return [*found.estimate.models, *(name for tree in trees for name in tree.models())]
+    return [*row_models(found, row.goodput), *(name for tree in trees for name in tree.models())]
 
 
 def _fact(fact: Fact) -> dict[str, Any]:

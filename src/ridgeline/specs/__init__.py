@@ -7,6 +7,7 @@ from ridgeline.specs.network import Network, Node, Shape
 from ridgeline.specs.plan import ServingPlan, TrainingPlan
 from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, bytes_per_element
 from ridgeline.specs.price import Price, Site
+from ridgeline.specs.reliability import Reliability
 from ridgeline.specs.software import SoftwareProfile
 from ridgeline.specs.system import Host, Link, NetworkLevel, RankGroup, System
 from ridgeline.specs.transformer import (
@@ -40,6 +41,7 @@ __all__ = [
     "Price",
     "RankGroup",
     "Recurrence",
+    "Reliability",
     "ServingPlan",
     "Shape",
     "Site",

@@ -2,6 +2,7 @@
 
 from ridgeline.training.check import Problem, check_plan
 from ridgeline.training.complete import PlanDraft, Setting, complete_plan
+from ridgeline.training.effective import GoodputEstimate, RunConditions, estimate_goodput, run_conditions
 from ridgeline.training.job import TrainingEstimate, TrainingJob
 from ridgeline.training.layouts import LayoutRequest, candidates, layouts, least_recompute
 from ridgeline.training.memory import peak_bytes, peak_memory, stage_memory
@@ -9,22 +10,26 @@ from ridgeline.training.network_step import NetworkTrainingEstimate, NetworkTrai
 from ridgeline.training.step import estimate_step
 
 __all__ = [
+    "GoodputEstimate",
     "LayoutRequest",
     "NetworkTrainingEstimate",
     "NetworkTrainingJob",
     "PlanDraft",
     "Problem",
+    "RunConditions",
     "Setting",
     "TrainingEstimate",
     "TrainingJob",
     "candidates",
     "check_plan",
     "complete_plan",
+    "estimate_goodput",
     "estimate_network_step",
     "estimate_step",
     "layouts",
     "least_recompute",
     "peak_bytes",
     "peak_memory",
+    "run_conditions",
     "stage_memory",
 ]
