@@ -10,8 +10,8 @@ plan: $(STAMP)  ## install, then rank the machines of examples/train-70b.yaml
 	$(BIN)/ridgeline plan examples/train-70b.yaml
 
 test: $(STAMP)  ## the whole suite: style, types, layers, tests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check src tests scripts benchmarks
+	$(BIN)/ruff format --check src tests scripts benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
