@@ -193,7 +193,7 @@ def layout_text(scenario: Scenario, found: TrainingRow | ServingRow) -> str:
 def _row(scenario: Scenario, rank: int, found: TrainingRow | ServingRow) -> AnswerRow:
     goodput = None
     if isinstance(found, TrainingRow):
-        goodput = row_goodput(scenario.catalog, scenario.model, found)
+        goodput = row_goodput(scenario.catalog, scenario.model, found, scenario.file.failures)
     leans = leaning_facts(scenario.catalog, row_uses(found, goodput))
     return AnswerRow(rank, found, leans, layout_text(scenario, found), goodput)
 

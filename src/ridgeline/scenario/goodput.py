@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ridgeline.catalog import Catalog
 from ridgeline.core import FrozenMap, Interval
+from ridgeline.scenario.schema import FailuresFile
 from ridgeline.search import TrainingRow
 from ridgeline.specs import Reliability, System, Transformer
 from ridgeline.training import GoodputEstimate, estimate_goodput, run_conditions
@@ -23,13 +26,14 @@ _FIELDS = {
 }
 
 
-def reliability_of(catalog: Catalog, system: System) -> Reliability:
-    """What interrupts a run on `system`: published figures with their ranges, the best interval, spares enough."""
+def reliability_of(catalog: Catalog, system: System, given: FailuresFile | None = None) -> Reliability:
+    """What interrupts a run on `system`: published figures with their ranges, and what a scenario has `given`."""
     chip = system.chip
     kind = chip.architecture if chip.kind == "gpu" and chip.architecture in _KNOWN else "other"
     keys = {"node_failures_per_s": f"failures.{kind}", **_FIELDS}
     figures = {name: _interval(catalog, f"{_RECORD}.{key}") for name, key in keys.items()}
-    return Reliability(
+    facts = {name: f"{_RECORD}.{key}" for name, key in keys.items()}
+    published = Reliability(
         id=f"{_RECORD}.{kind}",
         node_failures_per_s=figures["node_failures_per_s"],
         device_share_frac=figures["device_share_frac"],
@@ -41,14 +45,36 @@ def reliability_of(catalog: Catalog, system: System) -> Reliability:
         blocking_s=figures["blocking_s"],
         slow_frac=figures["slow_frac"],
         reference_devices_count=float(catalog.fact(f"{_RECORD}.reference_devices").value),
-        facts=FrozenMap({name: f"{_RECORD}.{key}" for name, key in keys.items()}),
+        facts=FrozenMap(facts),
+    )
+    return published if given is None else _with_given(published, given)
+
+
+def _with_given(published: Reliability, given: FailuresFile) -> Reliability:
+    """The published figures with those of a scenario in their place; these are exact and no facts."""
+    own: dict[str, Interval] = {}
+    if given.between is not None:
+        own["node_failures_per_s"] = Interval.exact(1.0 / given.between)
+        own["device_share_frac"] = Interval.exact(0.0)  # the node is the scenario's, however many devices it has
+    if given.restart is not None:
+        own["restart_s"] = Interval.exact(given.restart)
+    return replace(
+        published,
+        **own,  # type: ignore[arg-type]
+        storage_bytes_per_s=given.storage,
+        interval_s=given.interval,
+        asynchronous=published.asynchronous if given.asynchronous is None else given.asynchronous,
+        spares_count=given.spares,
+        facts=FrozenMap({name: fact for name, fact in published.facts.items() if name not in own}),
     )
 
 
-def row_goodput(catalog: Catalog, model: Transformer, found: TrainingRow) -> GoodputEstimate:
+def row_goodput(
+    catalog: Catalog, model: Transformer, found: TrainingRow, given: FailuresFile | None = None
+) -> GoodputEstimate:
     """The run of a row with its failures."""
     run = run_conditions(model, found.plan, found.system, found.software, found.estimate.step_s.best, found.run_s)
-    return estimate_goodput(run, reliability_of(catalog, found.system))
+    return estimate_goodput(run, reliability_of(catalog, found.system, given))
 
 
 def _interval(catalog: Catalog, fact_id: str) -> Interval:

@@ -28,7 +28,9 @@ from ridgeline.specs import Load
 
 Found = TypeVar("Found")
 
-_NOT_IN_DAYS = "days are those of steps alone: failures, restarts, checkpoints and evaluation come on top"
+_OF_STEPS = (
+    "days, energy and money are those of the steps; failures and checkpoints have a line, evaluation is left out"
+)
 _POWER_SHARES = (
     "base_frac",
     "compute_share_frac",
@@ -50,7 +52,7 @@ def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
     machines = [machine for item in scenario.candidates for machine in _machines(item, scenario, notes)]
     result: SearchResult[Any]
     if scenario.kind == "train":
-        notes.append(Note("not-modelled", _NOT_IN_DAYS))
+        notes.append(Note("not-modelled", _OF_STEPS))
         result = rank_training(training_request(scenario), machines, terms, progress)
     else:
         if scenario.file.limits.deadline is not None:

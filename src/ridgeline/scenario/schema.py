@@ -35,6 +35,7 @@ from ridgeline.scenario.quantities import (
     Word,
     Years,
     one_of,
+    quantity,
 )
 
 TRAINING_PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32")
@@ -54,6 +55,8 @@ Recompute = Annotated[str, BeforeValidator(one_of("none", "selective", "full"))]
 Sharding = Annotated[str, BeforeValidator(one_of("none", "zero1", "zero2", "zero3"))]
 Schedule = Annotated[str, BeforeValidator(one_of("1f1b", "interleaved", "gpipe"))]
 Objective = Annotated[str, BeforeValidator(one_of(*OBJECTIVES))]
+StorageRate = Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "1000 TB/s"))]
+SpareCount = Annotated[int, BeforeValidator(quantity("count", "0", "1e5", whole=True))]
 Basis = Annotated[str, BeforeValidator(one_of("rent", "own"))]
 PriceKind = Annotated[str, BeforeValidator(one_of(*PRICE_KINDS))]
 
@@ -154,6 +157,23 @@ class LimitsFile(Strict):
     power: Watts | None = None
 
 
+class FailuresFile(Strict):
+    """`failures`: what interrupts a training run; each key replaces a published figure.
+
+    `between`: mean time between failures of one node; `restart`: from a failure that was noticed to useful steps;
+    `storage`: rate of the whole storage that takes checkpoints; `interval`: from one checkpoint to the next (left out:
+    the best one); `asynchronous`: checkpoints are written in the background; `spares`: nodes in reserve (left out:
+    always enough).
+    """
+
+    between: Span | None = None
+    restart: Span | None = None
+    storage: StorageRate | None = None
+    interval: Span | None = None
+    asynchronous: Truth | None = None
+    spares: SpareCount | None = None
+
+
 class CostFile(Strict):
     """`cost`: how money is counted. `depreciation` and `utilisation` replace the assumed values."""
 
@@ -171,6 +191,7 @@ class ScenarioFile(Strict):
     candidates: Annotated[list[CandidateFile], Field(min_length=1, max_length=64)]
     site: SiteFile = SiteFile()
     limits: LimitsFile = LimitsFile()
+    failures: FailuresFile = FailuresFile()
     objective: Objective = "cost"
     cost: CostFile = CostFile()
     name: Word | None = None

@@ -7,7 +7,6 @@ every node, in series: one of them stops the job.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -122,18 +121,23 @@ def recovering_frac(recovery_s: Number, between_s: Number) -> Number:
     return -np.expm1(-recovery_s / between_s)
 
 
-@model(id="spares-ready", sources=("palm-1943",), valid={"spares_count": (0, 1000)})
+@model(id="spares-ready", sources=("erlang-1917",), valid={"spares_count": (0, 1e5)})
 def spares_ready_frac(nodes_count: float, node_failures_per_s: float, repair_s: float, spares_count: float) -> float:
-    """Share of the time in which no more nodes are in repair than there are spares.
+    """Share of the time in which the job has all its nodes, with `spares_count` more to take the place of failed ones.
 
-    Nodes in repair are Poisson with mean a = n r T, whatever the repair times look like; the job runs while at most
-    `spares_count` of them are out:  sum over k <= s of exp(-a) a^k / k!
+    While the job runs its nodes fail at n r; while it waits for one they do not. Repairs go on side by side, so that
+    waiting is Erlang's loss with s + 1 places and the load a = n r T, whatever the repair times look like:
 
-    >>> round(spares_ready_frac(1000, 1e-8, 1e5, 2), 4)
-    0.9197
+        1 - B(s + 1),    B(0) = 1,  B(k) = a B(k - 1) / (k + a B(k - 1))
+
+    >>> spares_ready_frac(1000, 1e-8, 1e5, 2)
+    0.9375
     """
-    mean = nodes_count * node_failures_per_s * repair_s
-    return min(1.0, math.fsum(_poisson(mean, k) for k in range(int(spares_count) + 1)))
+    load = nodes_count * node_failures_per_s * repair_s
+    lost = 1.0
+    for places in range(1, int(spares_count) + 2):
+        lost = load * lost / (places + load * lost)
+    return 1.0 - lost
 
 
 def spares_needed_count(nodes_count: float, node_failures_per_s: float, repair_s: float, ready_frac: float) -> int:
@@ -142,15 +146,10 @@ def spares_needed_count(nodes_count: float, node_failures_per_s: float, repair_s
     >>> spares_needed_count(1000, 1e-8, 1e5, 0.99)
     4
     """
-    mean = nodes_count * node_failures_per_s * repair_s
-    ready = 0.0
-    spares = -1
-    while ready < ready_frac and spares < nodes_count:
+    load = nodes_count * node_failures_per_s * repair_s
+    lost = load / (1.0 + load)
+    spares = 0
+    while lost > 1.0 - ready_frac:
         spares += 1
-        ready += _poisson(mean, spares)
+        lost = load * lost / (spares + 1 + load * lost)
     return spares
-
-
-def _poisson(mean: float, k: int) -> float:
-    """Probability of exactly `k` events."""
-    return math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) if mean > 0 else float(k == 0)
