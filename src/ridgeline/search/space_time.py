@@ -29,7 +29,7 @@ from ridgeline.search.space import (
 )
 from ridgeline.search.space_memory import Floats, along, contents, flags
 from ridgeline.specs import TrainingPlan
-from ridgeline.training.clock import Clock, Works, total_s
+from ridgeline.training.clock import Clock, total_s
 from ridgeline.training.host import layer_transfers_s
 from ridgeline.training.per_step import buckets_count, data_overlaps, reductions_count, step_parts
 from ridgeline.training.phases import Phases, ends_phases, layer_phases, sharding_exchanges
@@ -50,11 +50,25 @@ class _Passes(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Degrees, their options, and which (sequence form, overlap, recompute) anything that fits asks for."""
+    """Degrees, their options, and which (sequence form, overlap, recompute) and shardings what fits asks for."""
 
     degrees: TrainingPlan
     options: Options
     wanted: Wanted
+    shardings: tuple[bool, ...]
+
+
+class _OnceParts(NamedTuple):
+    """What one stage does once a step: all exchanges, gradients and weights among them, and what follows them.
+
+    `reductions_count`: backward passes behind which gradients are summed.
+    """
+
+    exchanges_s: Floats
+    gradient_s: Floats
+    weight_s: Floats
+    reductions_count: Floats
+    after_s: Floats
 
 
 @dataclass
@@ -66,13 +80,14 @@ class TimeArrays:
     _layers: dict[tuple[Any, ...], _Passes] = field(default_factory=dict)
     _ends: dict[tuple[Any, ...], _Passes] = field(default_factory=dict)
     _moved: dict[tuple[Any, ...], Floats] = field(default_factory=dict)
-    _once: dict[tuple[Any, ...], tuple[Works, Works]] = field(default_factory=dict)
+    _once: dict[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=dict)
 
     def step_s(self, degrees: TrainingPlan, options: Options, fits: Wanted) -> Floats:
         """Time of one step of each choice; not a number where no choice that `fits` needs it."""
+        spread = np.broadcast_to(fits, options.shape)
         others = (SHARDING, DATA, WEIGHTS, ACTIVATIONS, OPTIMIZER)
-        wanted = np.asarray(np.broadcast_to(fits, options.shape).any(axis=others))
-        job = _Job(degrees, options, wanted)
+        shardings = np.asarray(np.moveaxis(spread, SHARDING, 0).reshape(options.shape[SHARDING], -1).any(axis=1))
+        job = _Job(degrees, options, np.asarray(spread.any(axis=others)), tuple(bool(asked) for asked in shardings))
         stages = stages_of(self.space.model, degrees)
         passes = {stage.index: self._passes(stage, job) for stage in stages if stage.like == stage.index}
         slowest_s = slowest_forward_s = np.zeros((1,) * AXES_COUNT)
@@ -252,40 +267,54 @@ class TimeArrays:
 
     def _once_a_step(self, stage: Stage, one: _Passes, job: _Job) -> Floats:
         """Gradient sum, weight gather and optimizer of one stage, with what hides taken off."""
-        degrees, options, software = job.degrees, job.options, self.clock.software
-        plans = [options.plan(degrees, 0, 0, 0, z) for z in range(options.shape[SHARDING])]
-        found = [self._parts(stage, plan) for plan in plans]
-        each = (SHARDING,)
-        exchanges_s = along(options, each, lambda z: total_s(found[z][0]))
-        gradient_s = along(options, each, lambda z: total_s(found[z][0], "gradient exchange"))
-        weight_s = along(options, each, lambda z: total_s(found[z][0], "weight exchange"))
-        passes_count = along(options, each, lambda z: reductions_count(plans[z]))
-        overlaps = [data_overlaps(replace(plans[0], data_overlap=name), software) for name in options.data_overlap]
-        buckets = buckets_count(local_parameters(self.space.model, stage, plans[0]), plans[0], self.clock)
+        plan = job.options.plan(job.degrees)
+        parts = self._once_parts(stage, job)
+        overlaps = [
+            data_overlaps(replace(plan, data_overlap=name), self.clock.software) for name in job.options.data_overlap
+        ]
+        buckets = buckets_count(local_parameters(self.space.model, stage, plan), plan, self.clock)
         hidden_s = np.zeros((1,) * AXES_COUNT)
         for exchange_s, window_s, kind in (
-            (gradient_s, one.backward_s * passes_count, 0),
-            (weight_s, one.forward_s, 1),
+            (parts.gradient_s, one.backward_s * parts.reductions_count, 0),
+            (parts.weight_s, one.forward_s, 1),
         ):
             behind_s = np.maximum(0.0, exchange_s - bucketed_exposed_s(exchange_s, window_s, buckets))
             hidden_s = hidden_s + np.where(flags(tuple(pair[kind] for pair in overlaps), DATA), behind_s, 0.0)
-        return exchanges_s - hidden_s * (1.0 - self.clock.slowdown_frac) + self._after(stage, job)
+        return parts.exchanges_s - hidden_s * (1.0 - self.clock.slowdown_frac) + parts.after_s
 
-    def _after(self, stage: Stage, job: _Job) -> Floats:
-        """The optimizer, here or on the host, tied tables, and offloaded weights on their way back."""
+    def _once_parts(self, stage: Stage, job: _Job) -> _OnceParts:
+        """What a stage does once a step before any overlap; not a number for a sharding that nothing asks for."""
+        degrees, options = job.degrees, job.options
+        cut = (degrees.tensor_count, degrees.pipeline_count, degrees.data_count, degrees.context_count)
+        key = (contents(stage), cut, degrees.expert_count, options.shape, job.shardings)
+        plans = [options.plan(degrees, 0, 0, 0, z) for z in range(options.shape[SHARDING])]
+        unknown = (np.nan, np.nan, np.nan)
+        times = [
+            self._exchange_times(stage, plan, key) if wanted else unknown
+            for plan, wanted in zip(plans, job.shardings, strict=True)
+        ]
 
-        def time_s(z: int, w: int, o: int) -> float:
-            plan = job.options.plan(job.degrees, 0, 0, 0, z, 0, w, 0, o)
-            return total_s(self._parts(stage, plan)[1])
+        def after_s(z: int, w: int, o: int) -> float:
+            plan = options.plan(degrees, 0, 0, 0, z, 0, w, 0, o)
+            return total_s(step_parts(self.space.model, stage, plan, self.clock)[1]) if job.shardings[z] else np.nan
 
-        return along(job.options, (SHARDING, WEIGHTS, OPTIMIZER), time_s)
+        def exchange_s(kind: int) -> Floats:
+            return along(options, (SHARDING,), lambda z: times[z][kind])
 
-    def _parts(self, stage: Stage, plan: TrainingPlan) -> tuple[Works, Works]:
-        """What a stage does once a step, remembered by what decides it."""
-        degrees = (plan.tensor_count, plan.pipeline_count, plan.data_count, plan.context_count, plan.expert_count)
-        away = (plan.offload_optimizer, plan.offload_weights)
-        key = (contents(stage), degrees, plan.sharding, away, reductions_count(plan))
+        return _OnceParts(
+            exchanges_s=exchange_s(0),
+            gradient_s=exchange_s(1),
+            weight_s=exchange_s(2),
+            reductions_count=along(options, (SHARDING,), lambda z: reductions_count(plans[z])),
+            after_s=self._remembered(("after", key), job, (SHARDING, WEIGHTS, OPTIMIZER), after_s),
+        )
+
+    def _exchange_times(self, stage: Stage, plan: TrainingPlan, place: tuple[Any, ...]) -> tuple[float, float, float]:
+        """All exchanges of a step under one sharding, gradients and weights among them."""
+        key = (place, plan.sharding, reductions_count(plan))
         found = self._once.get(key)
         if found is None:
-            found = self._once[key] = step_parts(self.space.model, stage, plan, self.clock)
+            works, _ = step_parts(self.space.model, stage, plan, self.clock)
+            times = (total_s(works), total_s(works, "gradient exchange"), total_s(works, "weight exchange"))
+            found = self._once[key] = times
         return found
