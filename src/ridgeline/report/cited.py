@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from ridgeline.report.layout import fact_text, plain, table
+from ridgeline.report.layout import Keyed, fact_text, plain
 
 
 def cite_report(cited: Mapping[str, Any]) -> Sequence[RenderableType]:
@@ -31,10 +31,24 @@ def cite_report(cited: Mapping[str, Any]) -> Sequence[RenderableType]:
 
 
 def _facts(facts: Sequence[Mapping[str, Any]]) -> RenderableType:
-    lines = table("fact", "value", "range", "why", left=(0, 3), flexible=(3,))
-    for fact in facts:
-        lines.add_row(fact["id"], fact_text(fact["value"], fact["unit"]), _range(fact), plain(fact.get("why") or ""))
-    return lines
+    rows = [(fact["id"], _value(fact), _range(fact), _why(fact)) for fact in facts]
+    return Keyed(("fact", "value", "range", "why"), rows, right=(1, 2))
+
+
+def _value(fact: Mapping[str, Any]) -> str:
+    return "a law" if _is_law(fact) else fact_text(fact["value"], fact["unit"])
+
+
+def _is_law(fact: Mapping[str, Any]) -> bool:
+    """Whether the figure is many: the parameters of a law, too long for a column."""
+    return isinstance(fact["value"], (Mapping, list))
+
+
+def _why(fact: Mapping[str, Any]) -> str:
+    """The reason that the catalogue gives, else what it says of the figure, else its sources; of a law, where it is."""
+    see = f"see `ridgeline show {fact['record'] or fact['id']}`" if _is_law(fact) else ""
+    said = fact.get("why") or fact.get("basis") or fact.get("note") or fact.get("at")
+    return "; ".join(text for text in (see, str(said or ", ".join(fact.get("sources") or ()))) if text)
 
 
 def _range(fact: Mapping[str, Any]) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +16,8 @@ from ridgeline.units import show
 
 DAY_S = 86400.0
 WIDTH = 120
+_WRAPS = 24  # columns of a table that are wider than this may wrap ...
+_LEAST = 16  # ... down to this width
 _BLOCKS = "▏▎▍▌▋▊▉█"
 
 
@@ -26,9 +31,45 @@ def table(*columns: str, left: Iterable[int] = (), flexible: Iterable[int] = (),
             justify="left" if index in lefts else "right",
             no_wrap=index not in wrapping,
             overflow="fold",
-            min_width=16 if index in wrapping else None,
+            min_width=_LEAST if index in wrapping else None,
         )
     return found
+
+
+class Keyed:
+    """A table whose first column, an id, is never cut; longer texts beside it wrap.
+
+    Where the screen is too narrow for that, each id stands on a line of its own with the rest below it.
+    """
+
+    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> None:
+        self.columns = tuple(columns)
+        self.rows = [tuple(row) for row in rows]
+        self._right = set(right)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, or the lines, in the width of `options`."""
+        widths = [
+            max([cell_len(name), *(cell_len(row[index]) for row in self.rows)])
+            for index, name in enumerate(self.columns)
+        ]
+        wide = [index for index in range(1, len(widths)) if widths[index] > _WRAPS]
+        least = sum(_LEAST if index in wide else width for index, width in enumerate(widths)) + 2 * len(widths)
+        if least > options.max_width:
+            yield from self._lines()
+            return
+        lefts = [index for index in range(len(widths)) if index not in self._right]
+        lines = table(*self.columns, left=lefts, flexible=wide)
+        for row in self.rows:
+            lines.add_row(*(plain(cell) for cell in row))
+        yield lines
+
+    def _lines(self) -> Iterable[RenderableType]:
+        for key, *rest in self.rows:
+            said = [f"{name}: {cell}" for name, cell in zip(self.columns[1:], rest, strict=True) if cell]
+            yield plain(key, "bold")
+            if said:
+                yield Padding(plain("; ".join(said)), (0, 0, 0, 4))
 
 
 def plain(text: str, style: str = "") -> Text:

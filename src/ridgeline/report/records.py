@@ -8,27 +8,27 @@ from typing import Any
 from rich.console import RenderableType
 
 from ridgeline.report.generic import data_report
-from ridgeline.report.layout import fact_text, plain, table
+from ridgeline.report.layout import Keyed, fact_text, plain, table
 
 
 def list_report(listed: Mapping[str, Any]) -> Sequence[RenderableType]:
     """Ids with names and aliases."""
-    lines = table("id", "name", "aliases", left=(0, 1, 2), flexible=(2,))
-    for item in listed["records"]:
-        lines.add_row(item["id"], plain(item["name"]), plain(", ".join(item["aliases"])))
-    return [lines, plain(f"{len(listed['records'])} {listed['kind']}")]
+    rows = [(item["id"], item["name"], ", ".join(item["aliases"])) for item in listed["records"]]
+    return [Keyed(("id", "name", "aliases"), rows), plain(f"{len(listed['records'])} {listed['kind']}")]
 
 
 def show_report(shown: Mapping[str, Any]) -> Sequence[RenderableType]:
     """Figures of a record with kind and source of each, prices, then the rest."""
     parts: list[RenderableType] = [plain(f"{shown['id']}  {shown.get('name', '')}  ({shown['record']})", "bold")]
-    skip = ("record", "id", "name", "facts", "prices", "missing", "schema_version")
+    skip = {"record", "id", "name", "facts", "missing", "schema_version"}
+    if shown["record"] != "prices":  # a price record lists its own prices, as data
+        skip.add("prices")
     parts += data_report({key: value for key, value in shown.items() if key not in skip})
     if shown.get("missing"):
         parts.append(plain(f"no source gives: {', '.join(shown['missing'])}"))
     if shown.get("facts"):
         parts += [plain(""), _facts(shown["facts"])]
-    if shown.get("prices"):
+    if shown.get("prices") and "prices" in skip:
         parts += [plain(""), _prices(shown["prices"])]
     return parts
 

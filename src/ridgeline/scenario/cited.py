@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ridgeline.catalog import Catalog, Fact
+from ridgeline.catalog import RECORD_KINDS, Catalog, Fact
 from ridgeline.core import models
 from ridgeline.errors import CatalogError
 from ridgeline.scenario.answer import PlanAnswer, find_fact, row_models
@@ -21,9 +21,9 @@ def cite(answer: PlanAnswer) -> dict[str, Any]:
     data = finite(
         {
             "schema_version": SCHEMA_VERSION,
-            "assumed": [_fact(fact) for fact in known if fact.kind == "assumed"],
-            "secondary": [_fact(fact) for fact in known if fact.kind in ("secondary", "unsourced")],
-            "facts": [_fact(fact) for fact in known if fact.kind not in ("assumed", "secondary", "unsourced")],
+            "assumed": [_fact(catalog, fact) for fact in known if fact.kind == "assumed"],
+            "secondary": [_fact(catalog, fact) for fact in known if fact.kind in ("secondary", "unsourced")],
+            "facts": [_fact(catalog, fact) for fact in known if fact.kind not in ("assumed", "secondary", "unsourced")],
             "given": [use for use, fact in facts.items() if fact is None],
             "sources": _sources(catalog, answer, known),
             "models": [_formula(name) for name in used_models if name in models()],
@@ -45,12 +45,23 @@ def _models(row: Any) -> list[str]:
     return [*row_models(found, row.goodput), *(name for tree in trees for name in tree.models())]
 
 
-def _fact(fact: Fact) -> dict[str, Any]:
+def _fact(catalog: Catalog, fact: Fact) -> dict[str, Any]:
     names = ("id", "kind", "value", "unit", "low", "high", "written", "at", "basis", "note", "date")
     data = {name: getattr(fact, name) for name in names}
     data["why"] = fact.why
     data["sources"] = list(fact.sources)
+    data["record"] = _record(catalog, fact.id)
     return data
+
+
+def _record(catalog: Catalog, fact_id: str) -> str:
+    """The record that has the fact: the longest beginning of its id that is one; "" where there is none."""
+    name = fact_id
+    while "." in name:
+        name = name.rpartition(".")[0]
+        if any(name in catalog.ids(kind) for kind in RECORD_KINDS):
+            return name
+    return ""
 
 
 def _sources(catalog: Catalog, answer: PlanAnswer, facts: list[Fact]) -> list[dict[str, Any]]:

@@ -8,15 +8,15 @@ from io import StringIO
 from rich.console import Console, RenderableType
 
 from ridgeline.core import Interval, leaf, total
-from ridgeline.report import data_report
-from ridgeline.report.layout import large, ranged, scale_of, significant, table
+from ridgeline.report import cite_report, data_report, list_report
+from ridgeline.report.layout import Keyed, large, ranged, scale_of, significant, table
 from ridgeline.report.trees import tree_table
 
 
-def printed(parts: Sequence[RenderableType]) -> list[str]:
-    """Lines as they appear in 120 columns."""
+def printed(parts: Sequence[RenderableType], width: int = 120) -> list[str]:
+    """Lines as they appear in `width` columns."""
     buffer = StringIO()
-    console = Console(file=buffer, width=120, color_system=None, highlight=False)
+    console = Console(file=buffer, width=width, color_system=None, highlight=False)
     for part in parts:
         console.print(part)
     return [line.rstrip() for line in buffer.getvalue().splitlines()]
@@ -78,3 +78,32 @@ def test_data_prints_as_lines_and_tables() -> None:
 def test_square_brackets_are_text() -> None:
     lines = table("name [bold]", left=(0,))
     assert printed([lines]) == ["name [bold]"]
+
+
+def test_ids_are_never_cut_whatever_stands_beside_them() -> None:
+    ids = [f"a-provider-with-a-long-name.purchase.2026-{month:02}" for month in range(1, 13)]
+    long = "a reason in many words " * 8
+    for width in (44, 80, 120):
+        lines = printed([Keyed(("id", "value", "why"), [(id, "{'a': 1.0}" * 9, long) for id in ids])], width)
+        assert [id for id in ids if not any(line.split(" ")[0] == id for line in lines)] == []
+        assert "".join("".join(lines).split()).count("wordsareasoninmanywords") >= 1
+    listed = {"kind": "sources", "records": [{"id": id, "name": long, "aliases": [long]} for id in ids]}
+    assert [id for id in ids if not any(line.startswith(id) for line in printed(list_report(listed)))] == []
+
+
+def test_a_law_is_cited_by_where_to_see_it() -> None:
+    figure = {"id": "power.base_frac", "value": 0.45, "unit": "", "low": 0.3, "high": 0.6, "why": "a busy chip"}
+    law = {
+        "id": "kernels-published-tpu.attention-prefill.compiled",
+        "value": {"compute_frac": 0.5, "memory_frac": 0.8, "launch_s": 5e-6},
+        "unit": "",
+        "basis": "no kernel rate published",
+        "record": "kernels-published-tpu",
+    }
+    cited = {"assumed": [figure, law], "secondary": [], "sources": [], "models": []}
+    lines = printed(cite_report(cited))
+    assert any(line.split()[:3] == ["power.base_frac", "0.45", "0.3"] and "a busy chip" in line for line in lines)
+    text = " ".join(" ".join(lines).split())
+    assert "kernels-published-tpu.attention-prefill.compiled" in text
+    assert "compute_frac" not in text
+    assert "see `ridgeline show kernels-published-tpu`; no kernel rate published" in text
