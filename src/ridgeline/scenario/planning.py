@@ -215,7 +215,7 @@ def _infeasible(scenario: Scenario, answer: PlanAnswer) -> RidgelineError:
     rejected = dict(answer.rejected)
     counts = rejected_text(rejected, answer.tried_count)
     request = training_request(scenario) if scenario.kind == "train" else serving_request(scenario)
-    if request.pins and not any(item.divided_count for item in answer.infeasible):
+    if request.pins and not any(item.divided_count or item.beyond_layout for item in answer.infeasible):
         spot = scenario.place("workload", scenario.kind)
         return BadPlan(f"{spot}: the layout does not divide\n" + "\n".join(lines))
     return NoFeasiblePlan(f"no feasible plan for {scenario.model.id}: {counts}\n" + "\n".join(lines), rejected)

@@ -71,13 +71,15 @@ Row = TypeVar("Row", TrainingRow, ServingRow)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infeasible:
     """A machine on which no layout is feasible, or whose best one breaks a limit. `reasons` are sentences;
-    `divided_count` layouts kept every rule before memory, time and limits were asked."""
+    `divided_count` layouts kept every rule before memory, time and limits were asked; `beyond_layout`: no layout
+    could change it (the chip lacks the number format)."""
 
     system_id: str
     devices_count: int
     reasons: tuple[str, ...]
     rejected: FrozenMap[str, int] = field(default_factory=FrozenMap)
     divided_count: int = 0
+    beyond_layout: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def rejected_text(rejected: Mapping[str, int], tried_count: int = 0) -> str:
     of = f" of {tried_count:,}" if tried_count else ""
     whole = sum(rejected.values())
     if not whole:
-        return f"none{of} layouts rejected"
+        return f"none{of} layout{'s' if tried_count != 1 else ''} rejected" if of else "no layout to try"
     parts = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items())
     return f"{whole:,}{of} layout{'s' if max(whole, tried_count) != 1 else ''} rejected: {parts}"
 

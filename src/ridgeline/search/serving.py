@@ -18,8 +18,10 @@ from ridgeline.search.result import (
     ServingRow,
     broken_limits,
 )
+from ridgeline.search.sizing import held_text, shortfall
 from ridgeline.search.terms import Machine, Objective, Progress, Terms
 from ridgeline.serving import (
+    Rejection,
     ServingEstimate,
     ServingJob,
     estimate_serving,
@@ -91,10 +93,12 @@ def _best_or_reason(machine: Machine, request: ServingRequest, tried: _Tried, te
     found = [_row(machine, request, estimate, tried, terms) for estimate in tried.kept]
     if not found:
         return _nothing(machine, request, tried)
-    row = ordered(found, terms.objective, objective_values)[0]
+    ranked = ordered(found, terms.objective, objective_values)
+    within = next((row for row in ranked if not _broken(row, terms)), None)
+    if within is not None:
+        return within
+    row = ranked[0]
     broken = _broken(row, terms)
-    if not broken:
-        return row
     return Infeasible(
         system_id=machine.system.id,
         devices_count=machine.devices_count,
@@ -249,8 +253,10 @@ def _broken(row: ServingRow, terms: Terms) -> list[tuple[str, str]]:
 
 def _nothing(machine: Machine, request: ServingRequest, tried: _Tried) -> Infeasible:
     if tried.broken:
-        nearest = min(tried.broken, key=lambda item: (len(item.reasons), item.utilisation_frac, item.e2e_p95_s))
-        reason = f"nearest layout {nearest.plan.label()}: {'; '.join(nearest.reasons)}"
+        nearest = min(tried.broken, key=lambda item: (shortfall(item), item.e2e_p95_s))
+        held = held_text(_job(request, machine, item.plan) for item in tried.broken)
+        said = [f"nearest layout {nearest.plan.label()}: {'; '.join(nearest.reasons)}", held]
+        reason = "; ".join(text for text in said if text)
     else:
         reason = tried.memory or tried.missing or _divides_reason(machine, request)
     return Infeasible(
@@ -259,24 +265,40 @@ def _nothing(machine: Machine, request: ServingRequest, tried: _Tried) -> Infeas
         reasons=(reason,),
         rejected=counted(tried.rejected),
         divided_count=tried.tried_count,
+        beyond_layout=_format_lacks(machine, request),
     )
 
 
-def _divides_reason(machine: Machine, request: ServingRequest) -> str:
-    """Why no layout divides: what is wrong with the pinned parts, else with the number of devices."""
-    formats = precisions_on(
+def _format_lacks(machine: Machine, request: ServingRequest) -> bool:
+    """Whether the only thing wrong with what is pinned is a format that the chip has no arithmetic for."""
+    problems = _pinned_problems(machine, request)
+    return len(problems) == 1 and not machine.system.chip.has_peak(_formats(machine, request)[1])
+
+
+def _formats(machine: Machine, request: ServingRequest) -> tuple[str, str, str]:
+    """Formats of weights, activations and cache on that chip."""
+    return precisions_on(
         request.model,
         machine.system.chip,
         request.weight_precision,
         request.activation_precision,
         request.kv_precision,
     )
-    plan = replace(
-        ServingPlan(weight_precision=formats[0], activation_precision=formats[1], kv_precision=formats[2]),
-        **dict(request.pins),  # type: ignore[arg-type]
-    )
-    problems = layout_problems(request.model, plan, machine.system)
+
+
+def _divides_reason(machine: Machine, request: ServingRequest) -> str:
+    """Why no layout divides: what is wrong with the pinned parts, else with the number of devices."""
+    problems = _pinned_problems(machine, request)
     if problems:
         return problems[0].text
     pinned = ", ".join(f"{name.removesuffix('_count')} {value}" for name, value in request.pins.items())
     return f"{pinned or 'no layout'} does not divide {machine.devices_count} devices"
+
+
+def _pinned_problems(machine: Machine, request: ServingRequest) -> tuple[Rejection, ...]:
+    formats = _formats(machine, request)
+    plan = replace(
+        ServingPlan(weight_precision=formats[0], activation_precision=formats[1], kv_precision=formats[2]),
+        **dict(request.pins),  # type: ignore[arg-type]
+    )
+    return layout_problems(request.model, plan, machine.system)

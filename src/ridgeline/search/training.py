@@ -121,9 +121,13 @@ def _best_or_reason(
     found = [_row(machine, request, estimate, tried, terms) for estimate in _worth_a_row(tried.kept)]
     if not found:
         return _nothing(machine, request, tried)
-    row = ordered(found, terms.objective, objective_values)[0]
-    broken = broken_limits(terms.limits, row.run_s.best, row.facility, _money(row))
-    return _over(row, broken, tried) if broken else row
+    ranked = ordered(found, terms.objective, objective_values)
+    within = next((row for row in ranked if not _broken(row, terms)), None)
+    return within or _over(ranked[0], _broken(ranked[0], terms), tried)
+
+
+def _broken(row: TrainingRow, terms: Terms) -> list[tuple[str, str]]:
+    return broken_limits(terms.limits, row.run_s.best, row.facility, _money(row))
 
 
 def objective_values(row: TrainingRow) -> dict[Objective, float]:
@@ -313,6 +317,7 @@ def _nothing(machine: Machine, request: TrainingRequest, tried: _Tried) -> Infea
         reasons=(reason,),
         rejected=counted(tried.rejected),
         divided_count=tried.divided_count,
+        beyond_layout=not machine.system.chip.has_peak(request.precision),
     )
 
 
@@ -335,14 +340,14 @@ def _memory_reason(machine: Machine, request: TrainingRequest) -> str:
 
 
 def _divides_reason(machine: Machine, request: TrainingRequest) -> str:
-    """Why no layout divides: a broken rule about what is pinned if there is one, else about the batch."""
+    """Why no layout divides: what no layout can mend, else a broken rule about what is pinned, else about the batch."""
     wanted = layout_request(request, machine, machine.devices_count)
     first = ""
     seen = 0
     for plan in candidates(wanted):
         seen += 1
         for problem in check_plan(request.model, machine.system, plan):
-            if any(name in request.pins for name in problem.fields):
+            if problem.code == "precision" or any(name in request.pins for name in problem.fields):
                 return problem.text
             first = first or problem.text
     if seen == 0:

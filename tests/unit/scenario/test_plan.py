@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ridgeline
-from ridgeline.errors import NoFeasiblePlan, ScenarioError, UnknownName
+from ridgeline.errors import BadPlan, NoFeasiblePlan, ScenarioError, UnknownName
 from ridgeline.scenario import load_scenario, plan
 from ridgeline.scenario.answer import AnswerRow
 from ridgeline.search import ServingRow, TrainingRow
@@ -229,3 +229,16 @@ def test_a_chip_without_a_published_power_is_ranked_without_energy() -> None:
     limited = ridgeline.plan(scenario, ["limits.power=1 MW"])
     assert [item.system_id for item in limited.infeasible] == ["tpu-v5p"]
     assert "no known power to hold against the limit of 1.00 MW" in limited.infeasible[0].reasons[0]
+
+
+def test_a_format_that_the_chip_lacks_is_infeasible_whatever_is_pinned() -> None:
+    serve = {"input": 512, "output": 64, "concurrency": 1, "precision": "fp8", "activations": "fp8"}
+    train = {"tokens": "1e8", "sequence": 2048, "global_batch": 8, "precision": "nvfp4"}
+    for kind, job, lacking in (("serve", serve, "no fp8 arithmetic"), ("train", train, "no published rate for nvfp4")):
+        for pins in ({}, {"tensor": 2}):
+            asked = {"workload": {"model": "llama-2-7b", kind: {**job, **pins}}}
+            with pytest.raises(NoFeasiblePlan, match=lacking):
+                ridgeline.plan({**asked, "candidates": [{"system": "dgx-a100", "devices": 2}]})
+    asked = {"workload": {"model": "llama-2-7b", "serve": {**serve, "tensor": 7}}}
+    with pytest.raises(BadPlan, match="32 attention heads do not divide over 7 devices"):
+        ridgeline.plan({**asked, "candidates": [{"system": "dgx-a100", "devices": 8}]})

@@ -194,3 +194,16 @@ def test_what_is_pinned_is_kept(catalog: Catalog, model: Transformer, terms: Ter
     )
     assert broken.rows == ()
     assert "tensor degree 3 does not divide" in broken.infeasible[0].reasons[0]
+
+
+def test_a_layout_within_the_limits_goes_before_a_faster_one_beyond_them(
+    catalog: Catalog, model: Transformer, terms: Terms
+) -> None:
+    node = machine(catalog, "dgx-h100", 16)
+    fastest = rank_training(request(model), [node], terms).rows[0]
+    assert fastest.facility is not None
+    limits = Limits(power_w=fastest.facility.meter_w.best * 0.999)
+    row = rank_training(request(model), [node], replace(terms, limits=limits)).rows[0]
+    assert row.facility is not None
+    assert row.facility.meter_w.best < limits.power_w
+    assert row.run_s.best > fastest.run_s.best
