@@ -133,10 +133,11 @@ def _encoder_rate(job: ServingJob, room: Capacity) -> ServingEstimate:
 
 
 def _overload(job: ServingJob, capacity_per_s: float, binding: str) -> str:
-    whole = capacity_per_s * job.plan.replica_count
+    count = job.plan.replica_count
+    replicas = f"{count} replica{'' if count == 1 else 's'}"
     return (
-        f"rate {job.load.rate_per_s:g}/s is above the capacity of {whole:.3g}/s"
-        f" (bound by {binding}, {job.plan.replica_count} replicas)"
+        f"rate {job.load.rate_per_s:g}/s is above the capacity of {capacity_per_s * count:.3g}/s"
+        f" (bound by {binding}, {replicas})"
     )
 
 
