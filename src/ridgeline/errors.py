@@ -16,6 +16,23 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+# What `ridgeline list` can list, by the word for one of them; of others a few are named in the message.
+_LISTED = {
+    "device": "devices",
+    "link": "links",
+    "system": "systems",
+    "model": "models",
+    "engine": "engines",
+    "software": "software",
+    "source": "sources",
+    "price": "prices",
+    "tariff": "tariffs",
+    "efficiency": "efficiency",
+    "assumption": "assumptions",
+    "id": "KIND",
+}
+_FEW = 40
+
 
 class RidgelineError(Exception):
     """Base of all errors that a user can cause or must know about."""
@@ -32,15 +49,21 @@ class CatalogError(RidgelineError):
 
 
 class UnknownName(CatalogError):
-    """An id that is neither an entry nor a declared alias; names the nearest."""
+    """An id that is neither an entry nor a declared alias; names the nearest, after `hint` where that says more."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "", hint: str = "") -> None:
         self.kind = kind
         self.name = name
-        self.nearest = tuple(nearest_names(name, known))
-        hint = f"; nearest: {', '.join(self.nearest)}" if self.nearest else ""
+        pool = list(known)
+        self.nearest = tuple(nearest_names(name, pool))
+        more = f"; {hint}" if hint else ""
+        if self.nearest and not hint:
+            more = f"; nearest: {', '.join(self.nearest)}"
         place = f"{where}: " if where else ""
-        super().__init__(f"{place}unknown {kind} {name!r}{hint} (see `ridgeline list {_plural(kind)}`)")
+        see = f" (see `ridgeline list {_LISTED[kind]}`)" if kind in _LISTED else ""
+        if not see and len(pool) <= _FEW:
+            more += f"; allowed: {', '.join(pool)}"
+        super().__init__(f"{place}unknown {kind} {shown(name)}{more}{see}")
 
 
 class BadFact(CatalogError):
@@ -92,13 +115,25 @@ class NoFeasiblePlan(Infeasible):
         super().__init__(message)
 
 
+def shown(value: object, limit: int = 60) -> str:
+    """A value as somebody wrote it, for a message; cut where it is long.
+
+    >>> shown(True), shown(None), shown("5 parsecs")
+    ('true', 'null', "'5 parsecs'")
+    """
+    words = {True: "true", False: "false", None: "null"}
+    text = words[value] if isinstance(value, bool) or value is None else repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
 def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
-    """Names in `known` that look most like `name`, best first."""
+    """Names in `known` that look most like `name`, best first: those that differ only in case before all others.
+
+    >>> nearest_names("Qwen3-32B", ["qwen3-8b", "qwen3-32b", "gpt-3"])
+    ['qwen3-32b', 'qwen3-8b']
+    """
     pool = sorted(set(known))
+    same = [item for item in pool if item.lower() == name.lower()]
     lowered = {item.lower(): item for item in pool}
     close = difflib.get_close_matches(name.lower(), list(lowered), n=limit, cutoff=0.5)
-    return [lowered[item] for item in close]
-
-
-def _plural(kind: str) -> str:
-    return kind if kind.endswith("s") else f"{kind}s"
+    return list(dict.fromkeys([*same, *(lowered[item] for item in close)]))[:limit]

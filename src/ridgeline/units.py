@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from ridgeline.errors import UnitError, nearest_names
+from ridgeline.errors import UnitError, nearest_names, shown
 
 _SI = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}  # src: si-prefixes
 _SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}  # src: si-prefixes
@@ -130,7 +130,8 @@ _REFUSED = {
     "OPS": "write OP/s",
     "KB": "write kB (1000 bytes) or KiB (1024 bytes)",
 }
-_NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*", re.ASCII)
+_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?\b.*", re.ASCII)  # 1,000 and 12,345.6 USD
 
 
 def parse(value: object, dimension: str, where: str = "") -> float:
@@ -148,13 +149,13 @@ def parse(value: object, dimension: str, where: str = "") -> float:
     spec = DIMENSIONS[dimension]
     place = f"{where}: " if where else ""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise UnitError(f"{place}got {value!r}, expected {_expected(spec)}")
+        raise UnitError(f"{place}got {shown(value)}, expected {_expected(spec)}")
     number, unit = _split(value, spec, place)
     if not math.isfinite(number):
-        raise UnitError(f"{place}got {value!r}, expected a finite {_expected(spec)}")
+        raise UnitError(f"{place}got {shown(value)}, expected {_expected(spec)} that is finite")
     if unit == "" and "" not in spec.units:
         if spec.bare is None:
-            raise UnitError(f"{place}got {value!r} without a unit; write for example {number:g} {spec.bare_unit}")
+            raise UnitError(f"{place}got {shown(value)} without a unit; write for example {number:g} {spec.bare_unit}")
         return number * spec.bare
     factor = spec.units.get(unit)
     if factor is None:
@@ -170,23 +171,29 @@ def bare_unit(dimension: str) -> str:
 
 def _split(value: int | float | str, spec: Dimension, place: str) -> tuple[float, str]:
     if not isinstance(value, str):
-        return float(value), ""
-    match = _NUMBER.match(value)
+        try:
+            return float(value), ""
+        except OverflowError:  # a whole number beyond 1e308
+            return (math.inf if value > 0 else -math.inf), ""
+    match = _NUMBER.fullmatch(value)
     if match is None:
-        raise UnitError(f"{place}got {value!r}, expected {_expected(spec)}")
+        raise UnitError(f"{place}got {shown(value)}, expected {_expected(spec)}")
     return float(match.group(1).replace("_", "")), match.group(2)
 
 
 def _unknown_unit(value: object, unit: str, spec: Dimension) -> str:
+    got = f"got {shown(value)}: "
+    if _GROUPED.fullmatch(str(value).strip()):
+        return f"{got}no commas inside numbers; write {str(value).strip().replace(',', '')}"
     for ending, advice in _REFUSED.items():
         if unit.endswith(ending):
-            return f"got {value!r}: {ending!r} is ambiguous; {advice}"
+            return f"{got}{ending!r} is ambiguous; {advice}"
     others = [d.name for d in DIMENSIONS.values() if unit in d.units and unit]
     if others:
-        return f"got {value!r}: {unit!r} is a unit of {others[0]}, expected {_expected(spec)}"
+        return f"{got}{unit!r} is a unit of {others[0].replace('_', ' ')}, expected {_expected(spec)}"
     near = nearest_names(unit, spec.units)
     hint = f"; nearest: {', '.join(near)}" if near else ""
-    return f"got {value!r}: unknown unit {unit!r}, expected {_expected(spec)}{hint}"
+    return f"{got}unknown unit {shown(unit)}, expected {_expected(spec)}{hint}"
 
 
 def _expected(spec: Dimension) -> str:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ridgeline.scenario.problems import fail, messages, place
 from ridgeline.scenario.reading import read_mapping
-from ridgeline.scenario.schema import ScenarioFile
+from ridgeline.scenario.schema import Leaf, ScenarioFile, Shape, children
 from ridgeline.scenario.settings import Path as KeyPath
 from ridgeline.scenario.settings import apply_settings
 
@@ -28,7 +28,7 @@ def read_scenario(
         data, where, folder = read_mapping(source), str(source), Path(source).resolve().parent
     changed, set_paths = apply_settings(data, sets, ScenarioFile)
     try:
-        file = ScenarioFile.model_validate(_without_nulls(changed))
+        file = ScenarioFile.model_validate(_without_nulls(changed, ScenarioFile))
     except ValidationError as error:
         raise fail(messages(error, where, set_paths)) from None
     problems = list(_contradictions(file, where, tuple(set_paths)))
@@ -66,10 +66,18 @@ def _contradictions(file: ScenarioFile, where: str, set_paths: tuple[KeyPath, ..
     return found
 
 
-def _without_nulls(data: Any) -> Any:
-    """A key with nothing behind it counts as left out."""
-    if isinstance(data, Mapping):
-        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
-    if isinstance(data, list):
-        return [_without_nulls(item) for item in data]
+def _without_nulls(data: Any, shape: Shape) -> Any:
+    """A known key with nothing behind it counts as left out; an unknown one stays, to be refused.
+
+    So that `{pue: 1,200}`, which YAML reads as a key `200` beside `pue: 1`, does not pass.
+    """
+    if isinstance(data, Mapping) and not isinstance(shape, (Leaf, list)):
+        known = children(shape)
+        return {
+            key: _without_nulls(value, known.get(key, Leaf()))
+            for key, value in data.items()
+            if value is not None or key not in known
+        }
+    if isinstance(data, list) and isinstance(shape, list):
+        return [_without_nulls(item, shape[0]) for item in data]
     return data

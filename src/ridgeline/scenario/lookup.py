@@ -12,13 +12,15 @@ from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 # Words that people use for a kind of record.
 _SYNONYMS = {"chip": "devices", "chips": "devices", "device": "devices", "config": "models", "configs": "models"}
 
+_CONTEXT, _KV = "8192", "bf16"
+
 
 def list_records(catalog: Catalog, kind: str) -> dict[str, Any]:
     """Ids, names and aliases of a kind of record."""
     kinds = [name for name in RECORD_KINDS if name != "labels"]
     plural = kind if kind in kinds else _SYNONYMS.get(kind, f"{kind}s")
     if plural not in kinds:
-        raise UnknownName("kind", kind, kinds, f"list {kind}")
+        raise UnknownName("kind", kind, kinds, "list")
     aliases: dict[str, list[str]] = {}
     for alias, target in catalog.aliases(plural).items():
         aliases.setdefault(target, []).append(alias)
@@ -37,10 +39,11 @@ def _name(catalog: Catalog, kind: str, id: str) -> str:
     return str(record.get("name") or record.get("title") or "")
 
 
-def show_record(catalog: Catalog, ref: str, *, context: str = "8192", kv: str = "bf16") -> dict[str, Any]:
+def show_record(catalog: Catalog, ref: str, *, context: str = _CONTEXT, kv: str = _KV) -> dict[str, Any]:
     """One record by id, alias or path, with every figure that it has and the names of those that no source gives."""
-    path = Path(ref)
-    if ref.endswith(".json") or _is_there(path):
+    if (context, kv) != (_CONTEXT, _KV):
+        _context_tokens(context), _kv_precision(kv)  # wrong ones are told whatever is shown
+    if ref.endswith(".json") or (ref and _is_there(Path(ref))):
         return _model(catalog, ref, context, kv)
     kind = catalog.kind_of(ref)
     if kind == "models":
@@ -82,15 +85,24 @@ def _is_there(path: Path) -> bool:
 
 def _model(catalog: Catalog, ref: str, context: str, kv: str) -> dict[str, Any]:
     from ridgeline.intake import load_model
-    from ridgeline.scenario.quantities import quantity
-    from ridgeline.scenario.schema import KV_PRECISIONS
     from ridgeline.workload.summary import model_summary
 
+    summary = model_summary(load_model(ref, catalog), _context_tokens(context), _kv_precision(kv))
+    return dict(finite({"schema_version": SCHEMA_VERSION, "record": "models", **summary}))
+
+
+def _context_tokens(context: str) -> int:
+    from ridgeline.scenario.quantities import quantity
+
     try:
-        tokens = int(quantity("count", "1", "1e9", whole=True)(context))
+        return int(quantity("count", "1", "1e9", whole=True)(context))
     except ValueError as error:
         raise ScenarioError(f"--context: {error}") from None
+
+
+def _kv_precision(kv: str) -> str:
+    from ridgeline.scenario.schema import KV_PRECISIONS
+
     if kv not in KV_PRECISIONS:
         raise UnknownName("precision", kv, KV_PRECISIONS, "--kv")
-    model = load_model(ref, catalog)
-    return dict(finite({"schema_version": SCHEMA_VERSION, "record": "models", **model_summary(model, tokens, kv)}))
+    return kv

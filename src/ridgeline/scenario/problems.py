@@ -7,24 +7,30 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ridgeline.errors import ScenarioError, nearest_names
+from ridgeline.errors import ScenarioError, nearest_names, shown
 from ridgeline.scenario.schema import Leaf, ScenarioFile, children, shape_at
 
 Path = tuple[str | int, ...]
 
+_MOST = 20  # problems that one message tells in full
+
 
 def messages(error: ValidationError, where: str, set_paths: Sequence[Path] = ()) -> list[str]:
-    """One line for each problem in `error`, in the order of the file."""
-    lines = [_line(item, where, set_paths) for item in error.errors(include_url=False)]
-    return list(dict.fromkeys(lines))
+    """One line for each problem in `error`, in the order of the file; of very many, the first ones."""
+    found = error.errors(include_url=False)
+    lines = [_line(item, where, set_paths) for item in found[:_MOST]]
+    return [*dict.fromkeys(lines), *("" for _ in found[_MOST:])]
 
 
 def fail(lines: Iterable[str]) -> ScenarioError:
-    """One error that lists all problems."""
+    """One error that lists all problems, the first ones of very many."""
     found = list(lines)
     if len(found) == 1:
         return ScenarioError(found[0])
-    return ScenarioError(f"{len(found)} problems:\n" + "\n".join(f"  {line}" for line in found))
+    told = [f"  {line}" for line in found[:_MOST]]
+    if len(found) > _MOST:
+        told.append(f"  and {len(found) - _MOST} more")
+    return ScenarioError(f"{len(found)} problems:\n" + "\n".join(told))
 
 
 def place(where: str, path: Path, set_paths: Sequence[Path] = ()) -> str:
@@ -49,14 +55,14 @@ def _line(item: Any, where: str, set_paths: Sequence[Path]) -> str:
     if kind in ("model_type", "model_attributes_type"):
         shape = shape_at(ScenarioFile, path)
         known = ", ".join(children(shape)) if shape is not None and not isinstance(shape, (Leaf, list)) else ""
-        return f"{spot}: got {_shown(item['input'])}, expected keys: {known}"
+        return f"{spot}: got {shown(item['input'])}, expected keys: {known}"
     if kind == "list_type":
-        return f"{spot}: got {_shown(item['input'])}, expected a list such as [{{system: dgx-h100, devices: 64}}]"
+        return f"{spot}: got {shown(item['input'])}, expected a list such as [{{system: dgx-h100, devices: 64}}]"
     if kind == "too_short":
         return f"{spot}: is empty, expected at least one entry such as {{system: dgx-h100, devices: 64}}"
     if kind == "too_long":
         return f"{spot}: too many entries, allowed at most {item['ctx']['max_length']}"
-    return f"{spot}: got {_shown(item.get('input'))}: {item['msg']}"
+    return f"{spot}: got {shown(item.get('input'))}: {item['msg']}"
 
 
 def _unknown_key(path: Path, where: str, set_paths: Sequence[Path]) -> str:
@@ -82,8 +88,3 @@ def _needs(path: Path) -> str:
         "input": "; the input length in tokens, such as 1024",
     }
     return hints.get(str(path[-1]), "") if path else ""
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from ridgeline import units
-from ridgeline.errors import UnitError, nearest_names
+from ridgeline.errors import UnitError, nearest_names, shown
 
 
 def quantity(
@@ -30,12 +30,10 @@ def quantity(
             number = units.parse(value, dimension)
         except UnitError as error:
             raise ValueError(f"{error} ({allowed})") from None
-        except OverflowError:
-            raise ValueError(f"got a number beyond 1e308, {allowed}") from None
         if number < lowest or number > highest or (above and number == lowest):
-            raise ValueError(f"got {_shown(value)}, {allowed}")
+            raise ValueError(f"got {shown(value)}, {allowed}")
         if whole and number != int(number):
-            raise ValueError(f"got {_shown(value)}, {allowed}")
+            raise ValueError(f"got {shown(value)}, {allowed}")
         return int(number) if whole else number
 
     return read
@@ -49,7 +47,7 @@ def one_of(*allowed: str) -> Callable[[Any], str]:
             return value
         near = nearest_names(value, allowed, 1) if isinstance(value, str) else []
         hint = f"; nearest: {near[0]}" if near else ""
-        raise ValueError(f"got {_shown(value)}, allowed {', '.join(allowed)}{hint}")
+        raise ValueError(f"got {shown(value)}, allowed {', '.join(allowed)}{hint}")
 
     return read
 
@@ -57,14 +55,14 @@ def one_of(*allowed: str) -> Callable[[Any], str]:
 def word(value: Any) -> str:
     """A non-empty text."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"got {_shown(value)}, expected a name")
+        raise ValueError(f"got {shown(value)}, expected a name")
     return value.strip()
 
 
 def truth(value: Any) -> bool:
     """true or false, nothing that merely looks like it."""
     if not isinstance(value, bool):
-        raise ValueError(f"got {_shown(value)}, allowed true, false")
+        raise ValueError(f"got {shown(value)}, allowed true, false")
     return value
 
 
@@ -93,19 +91,20 @@ def sizes(value: Any) -> Sizes:
             raise ValueError("got an empty list, expected at least one number of devices")
         if len(value) > 64:
             raise ValueError(f"got {len(value)} sizes, allowed at most 64")
+        if any(isinstance(item, str) and ".." in item for item in value):
+            raise ValueError(f"got {shown(value)}, a list holds numbers; give a range alone, such as 128..512")
         return Sizes(tuple(dict.fromkeys(int(_one_size(item)) for item in value)))
     if isinstance(value, str) and ".." in value:
         first, _, last = value.partition("..")
-        low, high = int(_one_size(first.strip())), int(_one_size(last.strip()))
+        try:
+            low, high = int(_one_size(first.strip())), int(_one_size(last.strip()))
+        except ValueError:
+            raise ValueError(f"got {shown(value)}, expected a range of two whole numbers such as 128..512") from None
         if high < low:
-            raise ValueError(f"got {value!r}, the first number must not be above the second (write {high}..{low})")
+            order = f"the first number must not be above the second (write {high}..{low})"
+            raise ValueError(f"got {shown(value)}, {order}")
         return Sizes((low, high), doubling=True)
     return Sizes((int(_one_size(value)),))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 Word = Annotated[str, BeforeValidator(word)]

@@ -12,10 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ridgeline.errors import ScenarioError, nearest_names
+from ridgeline.errors import ScenarioError, nearest_names, shown
 from ridgeline.scenario.reading import parse_value
 
-_INDEX = re.compile(r"\[(\d+)\]")
+_INDEX = re.compile(r"\[([0-9]+)\]")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 Path = tuple[str | int, ...]
 
@@ -35,7 +36,7 @@ def parse_setting(text: str) -> tuple[Path, Any]:
     for part in dotted.split("."):
         if not part:
             raise ScenarioError(f"--set {text!r}: the path {path_text!r} has an empty part")
-        parts.append(int(part) if part.isdigit() and len(part) < 10 else part)
+        parts.append(int(part) if _NUMBER.fullmatch(part) else part)
     return tuple(parts), parse_value(value_text, f"--set {path_text}")
 
 
@@ -101,18 +102,19 @@ def _assign(data: dict[str, Any], path: Path, value: Any) -> None:
 
 
 def _step(here: Any, part: str | int, path: Path, depth: int) -> Any:
+    follows_index = isinstance(path[depth + 1], int)
     if isinstance(part, int):
         _check_index(here, part, path, depth)
-        return here[part]
-    nested = here.get(part)
-    follows_index = isinstance(path[depth + 1], int)
+        nested = here[part]
+    else:
+        nested = here.get(part)
     if nested is None:
         if follows_index:
             raise ScenarioError(f"--set {path_text(path)}: the scenario has no {path_text(path[: depth + 1])} yet")
         nested = here[part] = {}
     if not isinstance(nested, list if follows_index else dict):
         raise ScenarioError(
-            f"--set {path_text(path)}: {path_text(path[: depth + 1])} in the file is {nested!r}, "
+            f"--set {path_text(path)}: {path_text(path[: depth + 1])} in the file is {shown(nested)}, "
             f"expected {'a list' if follows_index else 'keys'}"
         )
     return nested
@@ -121,4 +123,6 @@ def _step(here: Any, part: str | int, path: Path, depth: int) -> Any:
 def _check_index(here: Any, index: int, path: Path, depth: int) -> None:
     if index >= len(here):
         place = path_text(path[:depth])
-        raise ScenarioError(f"--set {path_text(path)}: {place} has {len(here)} entries, allowed 0 to {len(here) - 1}")
+        known = f"allowed 0 to {len(here) - 1}" if len(here) > 1 else "allowed 0" if here else "none allowed"
+        entries = "1 entry" if len(here) == 1 else f"{len(here)} entries"
+        raise ScenarioError(f"--set {path_text(path)}: {place} has {entries}, {known}")

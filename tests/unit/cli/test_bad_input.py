@@ -141,7 +141,7 @@ def test_settings_and_options(cli: Cli, folder: Path) -> None:
     good = folder / "good.yaml"
     refused(cli("plan", good, "--set", "site.pu=1.3"), "--set site.pu", "unknown key 'pu'", "nearest: pue")
     refused(cli("plan", good, "--set", "site.pue"), "expected path=value")
-    refused(cli("plan", good, "--set", "candidates.3.devices=8"), "candidates has 1 entries")
+    refused(cli("plan", good, "--set", "candidates.3.devices=8"), "candidates has 1 entry")
     refused(cli("plan", good, "--set", "candidates.0.devices=0"), "--set candidates.0.devices", "got 0")
     refused(cli("plan", good, "--catalog", folder / "nowhere"), "nowhere")
     refused(
