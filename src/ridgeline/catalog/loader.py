@@ -24,7 +24,7 @@ from ridgeline.specs import Calibration, Chip, EngineProfile, Law, Link, Price, 
 
 ENTRY_POINTS = "ridgeline.catalog"
 DEFAULT_SOFTWARE = "megatron-core"
-_SINGULAR = {"devices": "device", "links": "link", "systems": "system", "models": "model", "engines": "engine"}
+_SYSTEMS_NAMED = 6
 _FIELDS = {"devices": DEVICE_FIELDS, "links": LINK_FIELDS, "systems": SYSTEM_FIELDS}
 
 
@@ -77,7 +77,18 @@ class Catalog:
         aliases = self._shelf.aliases(kind)
         if name in aliases:
             return aliases[name]
-        raise UnknownName(_SINGULAR.get(kind, kind), name, [*self._shelf.ids(kind), *aliases], where)
+        hint = self._systems_with(name) if kind == "systems" else ""
+        raise UnknownName(kind.removesuffix("s"), name, [*self._shelf.ids(kind), *aliases], where, hint)
+
+    def _systems_with(self, name: str) -> str:
+        """Of a device that was taken for a system: the systems that have it; "" of anything else."""
+        if self._shelf.get("devices", name) is None and name not in self._shelf.aliases("devices"):
+            return ""
+        device = self.resolve("devices", name)
+        found = [id for id in self._shelf.ids("systems") if self.record("systems", id)["chip"] == device]
+        more = f" and {len(found) - _SYSTEMS_NAMED} more" if len(found) > _SYSTEMS_NAMED else ""
+        have = f"systems that have it: {', '.join(found[:_SYSTEMS_NAMED])}{more}" if found else "no system has it"
+        return f"it is a device; {have}"
 
     def record(self, kind: str, name: str, where: str = "") -> dict[str, Any]:
         """The compiled record as plain data (values in SI); not to be changed."""
@@ -283,7 +294,7 @@ class Catalog:
             for record in group.values():
                 if self._shelf.get(kind, record["id"]) is not None:
                     verb = "changes" if "extends" in record else "replaces"
-                    text = f"{record['file']} {verb} the catalogue's own {_SINGULAR.get(kind, kind)} {record['id']}"
+                    text = f"{record['file']} {verb} the catalogue's own {kind.removesuffix('s')} {record['id']}"
                     self.overrides.append(Note("hint", text))
                 self._shelf.put(kind, record)
         self._chips.clear()
