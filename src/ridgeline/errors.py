@@ -63,7 +63,7 @@ class UnknownName(CatalogError):
         see = f" (see `ridgeline list {_LISTED[kind]}`)" if kind in _LISTED else ""
         if not see and len(pool) <= _FEW:
             more += f"; allowed: {', '.join(pool)}"
-        super().__init__(f"{place}unknown {kind} {name!r}{more}{see}")
+        super().__init__(f"{place}unknown {kind} {shown(name)}{more}{see}")
 
 
 class BadFact(CatalogError):
@@ -113,6 +113,17 @@ class NoFeasiblePlan(Infeasible):
     def __init__(self, message: str, rejected: dict[str, int] | None = None) -> None:
         self.rejected = dict(rejected or {})
         super().__init__(message)
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value as somebody wrote it, for a message; cut where it is long.
+
+    >>> shown(True), shown(None), shown("5 parsecs")
+    ('true', 'null', "'5 parsecs'")
+    """
+    words = {True: "true", False: "false", None: "null"}
+    text = words[value] if isinstance(value, bool) or value is None else repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
