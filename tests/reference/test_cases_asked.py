@@ -167,3 +167,17 @@ def test_case_16_weak_scaling_over_infiniband_is_flat() -> None:
     asked = {"sequence": 4096, "sharding": "zero3", "tensor": 1, "pipeline": 1, "micro_batch": 1}
     shares = [train("llama-3.1-8b", "dgx-h100", n, 4 * n, **asked).rows[0].to_dict()["mfu_frac"] for n in (8, 64)]
     assert 0.95 < shares[1] / shares[0] <= 1.0
+
+
+def test_case_25_a_run_of_61_layers_in_a_pipeline_of_16() -> None:
+    """DeepSeek-V3: 14.8 T tokens in 2.79 M H800 hours, sequences of 4,096, 15,360 at once, pipeline of 16 and 64-way
+    experts (jax-ml/scaling-book#31). An H100 has the H800's arithmetic and twice its NVLink."""
+    found = train("deepseek-v3", "dgx-h100", 2048, 15_360, 4096, precision="fp8")
+    row = found.rows[0].to_dict()
+    assert row["plan"]["pipeline_count"] % 2 == 0
+    hours = 14.8e12 / row["tokens_per_s"] * 2048 / 3600
+    assert 0.5 < hours / 2.79e6 < 1.1
+    as_published = train(
+        "deepseek-v3", "dgx-h100", 2048, 15_360, 4096, precision="fp8", pipeline=16, expert=64, tensor=1
+    )
+    assert as_published.rows[0].to_dict()["step_s"]["best"] >= row["step_s"]["best"]

