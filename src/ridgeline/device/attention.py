@@ -27,12 +27,14 @@ _FAR = 1e3  # src: ridgeline-kernel-laws
 
 
 class AttentionTime(NamedTuple):
-    """Time and the roofs under it [s]: matrix and exponential units, memory, launch floor."""
+    """Time and the roofs under it [s]: matrix and exponential units, memory, launch floor; in decode also the feed of
+    the units, and in the floor what each block, split and head costs."""
 
     time_s: Number
     compute_s: Number
     memory_s: Number
     launch_s: Number
+    feed_s: Number = 0.0
 
 
 class Scores(NamedTuple):
@@ -220,18 +222,22 @@ def decode_s(scores: Scores, cache_bytes: Number, law: DecodeLaw, rates: Rates, 
     feed_bytes_per_s = law.feed_bytes_per_cycle * rates.clock_hz
     rows = np.ceil(group / _GROUP_TILE) * _GROUP_TILE
     flop = 2.0 * rows * np.minimum(s, window[..., None]) * (np.asarray(scores.key_dim) + scores.value_dim)[..., None]
-    unit_s = np.maximum(
-        read / (b * kv) / feed_bytes_per_s, flop * rates.unit_count / (law.compute_frac * rates.peak_flop_per_s)
-    )
-    wave_s = unit_s / split + law.block_cycles / rates.clock_hz
+    fed_s = read / (b * kv) / feed_bytes_per_s
+    matrix_s = flop * rates.unit_count / (law.compute_frac * rates.peak_flop_per_s)
+    wave_s = np.maximum(fed_s, matrix_s) / split + law.block_cycles / rates.clock_hz
     options = waves * wave_s + np.where(split > 1, law.split_s, 0.0)
-    blocks_s = np.where(split <= allowed, options, np.inf).min(axis=-1)
+    options = np.where(split <= allowed, options, np.inf)
+    chosen = options.argmin(axis=-1)[..., None]
+    blocks_s = np.take_along_axis(options, chosen, axis=-1)[..., 0]
+    runs = np.take_along_axis(waves / split, chosen, axis=-1)
     warm = 1.0 / (1.0 + np.minimum(read[..., 0] / rates.cache_bytes, _FAR) ** _CACHE_EDGE) if resident else 0.0
     memory_s = read[..., 0] / (law.memory_frac * rates.bandwidth_bytes_per_s) * (1.0 - warm + warm / law.cache_gain)
     heads_s = law.head_s * (b * h)[..., 0]
     launch_s = law.launch_cycles / rates.clock_hz
     time_s = launch_s + smooth_max(blocks_s, memory_s, law.smooth_count) + heads_s
-    return AttentionTime(time_s, blocks_s + heads_s, memory_s, launch_s)
+    worked_s = (runs * np.maximum(fed_s, matrix_s))[..., 0]
+    floors_s = launch_s + heads_s + (blocks_s - worked_s)
+    return AttentionTime(time_s, (runs * matrix_s)[..., 0], memory_s, floors_s, (runs * fed_s)[..., 0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

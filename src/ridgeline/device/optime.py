@@ -254,16 +254,20 @@ def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: 
         op.batch_count, 1.0, op.context_tokens, op.heads_count, op.kv_heads_count, op.key_dim_count, op.value_dim_count
     )
     bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of decode attention")
+    stream = ""
     if "feed_bytes_per_cycle" in law.parameters:
         rates = rates_of(chip, op.precision, "time of decode attention", law.parameters)
         resident = not np.isinf(context.weight_copies_count)
         time = attention.decode_s(scores, op.bytes, attention.decode_law(law), rates, resident)
         name, facts = "paged-decode-attention", rate_facts(chip, op.precision)
+        if float(time.feed_s) > float(time.memory_s):  # bytes wait for the units to take them in, not for the memory
+            time = time._replace(memory_s=time.feed_s)
+            stream = f"{law.fact}.feed_bytes_per_cycle"
     else:
         flop = attention.attention_flop(scores._replace(causal=False))
         time = attention.flat_attention_s(flop, op.bytes, attention.flat_law(law), chip.peak(op.precision), bandwidth)
         name, facts = "flat-attention", rate_facts(chip, op.precision, tiled=False)
-    return _answer(time, chip, law, law.sigma, name, facts, peak_fact(chip, op.precision))
+    return _answer(time, chip, law, law.sigma, name, facts, peak_fact(chip, op.precision), stream)
 
 
 def _decode_law(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> Law:
@@ -332,7 +336,14 @@ def _slowed(chip: Chip, compute_ratio: float, memory_ratio: float) -> Chip:
 
 
 def _answer(
-    time: Any, chip: Chip, law: Law, sigma: float, model: str, facts: tuple[str, ...], compute_limiter: str
+    time: Any,
+    chip: Chip,
+    law: Law,
+    sigma: float,
+    model: str,
+    facts: tuple[str, ...],
+    compute_limiter: str,
+    memory_limiter: str = "",
 ) -> OpTime:
     roofs: dict[Bound, float] = {
         "compute": float(time.compute_s),
@@ -342,7 +353,7 @@ def _answer(
     bound = max(roofs, key=roofs.__getitem__)
     limiters = {
         "compute": compute_limiter,
-        "memory": chip.fact_id("memory_bandwidth_bytes_per_s"),
+        "memory": memory_limiter or chip.fact_id("memory_bandwidth_bytes_per_s"),
         "latency": f"{law.fact}.launch",
     }
     return OpTime(

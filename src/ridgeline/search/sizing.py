@@ -13,7 +13,7 @@ from ridgeline.serving import ServingEstimate, ServingJob, estimate_max_load, es
 # Replicas are added by a tenth at a time until queues keep the limits, at most to about three times what saturated
 # ones would need.
 _GROWTH = 1.1  # src: ridgeline-layouts
-_TRIES = 12
+_TRIES = 12  # src: rl-numerics
 
 
 def shortfall(estimate: ServingEstimate) -> float:

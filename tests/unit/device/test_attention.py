@@ -96,6 +96,7 @@ def test_decode_by_hand() -> None:
     scores = Scores(200, 1, 1024, 1, 1, 64, 64)
     found = decode_s(scores, 200e6, DECODE, RATES, False)
     assert float(found.memory_s) == pytest.approx(400e-6)
+    assert float(found.feed_s) == pytest.approx(200e-6)
     assert float(found.compute_s) <= 200e-6
     assert float(found.time_s) == pytest.approx(401e-6, rel=1e-3)
     # a small cache that stays resident is four times faster where a benchmark repeats it

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,31 @@ def test_backward_is_five_products_at_its_own_rate(chip: Chip, calibration: Cali
     forward = op_time(prefill(**long), chip, calibration)
     gradient = op_time(prefill(**long, backward=True), chip, calibration)
     assert gradient.compute_s / forward.compute_s == pytest.approx(2.5 / 0.8)
+
+
+@pytest.mark.parametrize(
+    ("change", "bound", "limiter"),
+    [
+        ({}, "memory", "round.memory_bandwidth_bytes_per_s"),
+        ({"memory_bandwidth_bytes_per_s": 1e15}, "memory", "test.attention-decode.fa3.feed_bytes_per_cycle"),
+        (
+            {"memory_bandwidth_bytes_per_s": 1e15, "peak_dense_flop_per_s": FrozenMap({"bf16": 1e12})},
+            "compute",
+            "round.peak_dense_flop_per_s.bf16",
+        ),
+    ],
+)
+def test_decode_attention_waits_for_memory_the_feed_or_the_matrix_unit(
+    change: dict[str, Any], bound: str, limiter: str, chip: Chip, calibration: Calibration
+) -> None:
+    found = op_time(decode(), replace(chip, **change), calibration)
+    assert (found.bound, found.limiter) == (bound, limiter)
+    assert found.time_s >= max(found.compute_s, found.memory_s, found.launch_s) * 0.99
+
+
+def test_a_short_decode_waits_for_its_launch(chip: Chip, calibration: Calibration) -> None:
+    found = op_time(decode(batch_count=1, context_tokens=16), chip, calibration)
+    assert (found.bound, found.limiter) == ("latency", "test.attention-decode.fa3.launch")
 
 
 def test_unfused_attention_is_bound_by_its_scores(chip: Chip, calibration: Calibration) -> None:
