@@ -198,7 +198,8 @@ def _unknown_unit(value: object, unit: str, spec: Dimension) -> str:
 
 def _expected(spec: Dimension) -> str:
     unit = spec.bare_unit or spec.si
-    return f"a {spec.name.replace('_', ' ')}" + (f" such as `1 {unit}`" if unit else " (a number)")
+    article = "an" if spec.name[0] in "aeiou" else "a"
+    return f"{article} {spec.name.replace('_', ' ')}" + (f" such as `1 {unit}`" if unit else " (a number)")
 
 
 _DISPLAY: dict[str, tuple[tuple[float, str], ...]] = {

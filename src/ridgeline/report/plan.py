@@ -187,9 +187,8 @@ def _money(row: AnswerRow) -> list[str]:
     for kind, interval in cost.rent_usd.items():
         quote = cost.quotes[kind]
         offers = f", {quote.offers_count} offers" if quote.offers_count > 1 else ""
-        said.append(
-            f"rent {kind} {show(interval.best, 'money')}{period} ({quote.price.provider} {quote.price.date}{offers})"
-        )
+        offer = " ".join(part for part in (quote.price.provider, quote.price.date) if part)
+        said.append(f"rent {kind} {show(interval.best, 'money')}{period} ({offer}{offers})")
     if cost.own_usd is not None:
         bought = cost.quotes["purchase"].price
         alone = "" if bought.system else ", price of the device without its node"

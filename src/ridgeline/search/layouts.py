@@ -12,7 +12,7 @@ from ridgeline.training import LayoutRequest, candidates, check_plan, least_reco
 from ridgeline.training.clock import clock_for
 from ridgeline.training.step import time_step
 
-MEMORY, MISSING, SLOW = "memory", "missing fact", "slower by a lower bound"
+MEMORY, MISSING, SLOW = "memory", "missing fact", "not better by a lower bound"
 # Layouts whose bound is above this share of the best time so far are not timed: near ones stay, for energy's sake.
 _NEAR_FRAC = 0.95  # src: rl-numerics
 
@@ -29,7 +29,7 @@ class TimedLayout:
 class Layouts:
     """What became of all combinations: those that were timed, fastest first, and the others counted by reason.
 
-    Reasons are codes of broken rules, "memory", "missing fact", or "slower by a lower bound". `divided_count`
+    Reasons are codes of broken rules, "memory", "missing fact", or "not better by a lower bound". `divided_count`
     combinations kept every rule.
     """
 

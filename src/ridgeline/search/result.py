@@ -10,6 +10,7 @@ from ridgeline.core import FrozenMap, Interval, Note
 from ridgeline.cost import CostEstimate
 from ridgeline.facility import FacilityEstimate
 from ridgeline.power import PowerEstimate
+from ridgeline.search.layouts import SLOW
 from ridgeline.search.terms import Limits
 from ridgeline.serving import ServingEstimate
 from ridgeline.specs import Calibration, ServingPlan, SoftwareProfile, System, TrainingPlan
@@ -110,17 +111,20 @@ def add_counts(groups: Iterable[Mapping[str, int]]) -> FrozenMap[str, int]:
 
 
 def rejected_text(rejected: Mapping[str, int], tried_count: int = 0) -> str:
-    """The counts as a sentence.
+    """The counts as a sentence; layouts that a bound left out are not rejected and come after.
 
-    >>> rejected_text({"memory": 300, "divisibility": 112}, 1500)
-    '412 of 1,500 layouts rejected: 300 memory, 112 divisibility'
+    >>> rejected_text({"memory": 300, "divisibility": 112, SLOW: 50}, 1500)
+    '412 of 1,500 layouts rejected: 300 memory, 112 divisibility; 50 not better by a lower bound'
     """
     of = f" of {tried_count:,}" if tried_count else ""
-    whole = sum(rejected.values())
+    broken = {reason: count for reason, count in rejected.items() if reason != SLOW}
+    left_out = f"; {rejected[SLOW]:,} {SLOW}" if rejected.get(SLOW) else ""
+    whole = sum(broken.values())
+    many = "s" if max(whole, tried_count) != 1 else ""
     if not whole:
-        return f"none{of} layout{'s' if tried_count != 1 else ''} rejected" if of else "no layout to try"
-    parts = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items())
-    return f"{whole:,}{of} layout{'s' if max(whole, tried_count) != 1 else ''} rejected: {parts}"
+        return f"none{of} layout{many} rejected{left_out}" if of or left_out else "no layout to try"
+    parts = ", ".join(f"{count:,} {reason}" for reason, count in broken.items())
+    return f"{whole:,}{of} layout{many} rejected: {parts}{left_out}"
 
 
 def broken_limits(

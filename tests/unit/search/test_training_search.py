@@ -12,7 +12,7 @@ from ridgeline.core import FrozenMap, Interval
 from ridgeline.cost import CostTerms, Ownership, newest_quotes
 from ridgeline.intake.models import transformer_from_config
 from ridgeline.power import PowerLaw
-from ridgeline.search import Limits, Machine, Terms, TrainingRequest, rank_training
+from ridgeline.search import Limits, Machine, Terms, TrainingRequest, rank_training, rejected_text
 from ridgeline.search.training import layout_request
 from ridgeline.specs import Site, Transformer
 from ridgeline.training import TrainingJob, estimate_step, layouts
@@ -103,7 +103,7 @@ def test_the_best_row_is_the_fastest_of_all_layouts(catalog: Catalog, model: Tra
     ]
     assert result.rows[0].estimate.step_s.best == pytest.approx(min(every), rel=1e-12)
     assert result.tried_count == len(every) + sum(rejected.values())
-    assert "slower by a lower bound" in result.rejected  # not everything had to be timed
+    assert "not better by a lower bound" in result.rejected  # not everything had to be timed
     # 1e11 tokens in steps of 256 x 4096, the last one whole
     assert result.rows[0].run_s.best == pytest.approx(math.ceil(1e11 / (256 * 4096)) * min(every))
 
@@ -207,3 +207,13 @@ def test_a_layout_within_the_limits_goes_before_a_faster_one_beyond_them(
     assert row.facility is not None
     assert row.facility.meter_w.best < limits.power_w
     assert row.run_s.best > fastest.run_s.best
+
+
+def test_layouts_left_out_by_a_bound_are_told_apart_from_those_that_break_a_rule() -> None:
+    counts = {"not better by a lower bound": 1064, "memory": 300}
+    assert rejected_text(counts, 1500) == (
+        "300 of 1,500 layouts rejected: 300 memory; 1,064 not better by a lower bound"
+    )
+    left_out = {"not better by a lower bound": 3}
+    assert rejected_text(left_out, 4) == "none of 4 layouts rejected; 3 not better by a lower bound"
+    assert rejected_text({}, 4) == "none of 4 layouts rejected"
