@@ -30,7 +30,8 @@ def run(arguments: Sequence[str]) -> int:
         from ridgeline.cli.app import app
 
         code = app(args=list(arguments), prog_name="ridgeline", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         if code == INTERRUPTED:  # typer turns the interrupt into its exit code
             _say("interrupted")
         return code if isinstance(code, int) else 0
@@ -41,13 +42,16 @@ def run(arguments: Sequence[str]) -> int:
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (`head`, a pager) has seen enough; keep the interpreter from complaining when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (`head`, a pager) has seen enough.
+        _silence()
         return 0
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
             _say(f"error: the answer cannot be written: {error.strerror}")
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence()
+            return USAGE
+        if error.filename is not None and error.strerror:
+            _say(f"error: {os.fsdecode(error.filename)}: {error.strerror}")
             return USAGE
         return _other(error, arguments)
     except Exception as error:
@@ -58,6 +62,9 @@ def _other(error: Exception, arguments: Sequence[str]) -> int:
     """A usage error of the argument parser, an abort, or a fault of our own."""
     if type(error).__name__ == "NoArgsIsHelpError":
         _say(error.format_message())  # type: ignore[attr-defined]
+        return USAGE
+    if type(error).__name__ == "NoArgsIsHelpError":
+        _say(str(error))
         return USAGE
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         context = getattr(error, "ctx", None)
@@ -78,7 +85,18 @@ def _other(error: Exception, arguments: Sequence[str]) -> int:
     return INTERNAL
 
 
+def _silence() -> None:
+    """Keep the interpreter from complaining when it flushes standard output at the end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):  # no file stands behind it
+        return
+
+
 def _say(text: str) -> None:
-    """One message to standard error, whatever its encoding can take."""
+    """One message to standard error, whatever its encoding can take and without what would move the cursor."""
+    if sys.stderr is None:
+        return
+    plain = "".join(sign if sign.isprintable() or sign == "\n" else ascii(sign)[1:-1] for sign in text)
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr)  # noqa: T201
+    print(plain.encode(encoding, "replace").decode(encoding), file=sys.stderr)  # noqa: T201

@@ -28,7 +28,14 @@ def command(
 ) -> None:
     """Run the scoring of `ridgeline.validation` and print its summary."""
     from ridgeline.cli.output import Renderables, sink
+    from ridgeline.errors import ScenarioError
 
+    if rows is not None and kind is None:
+        raise ScenarioError("--rows: needs a kind, such as `ridgeline validate training --rows FILE`")
+    if training is not None and kind != "memory":
+        raise ScenarioError(f"--training: only memory rows refer to training rows, got {kind or 'no kind'}")
+    if rows is not None and out is not None and rows.absolute() == out.absolute():
+        raise ScenarioError(f"--rows and --out are the same file, {out}")
     with sink(out, as_json) as target:
         from ridgeline import validation
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
-import tempfile
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ridgeline.catalog import Catalog, load_catalog
-from ridgeline.errors import ScenarioError, UnknownName
+from ridgeline.errors import UnknownName
+from ridgeline.files import whole_file
 from ridgeline.validation.scores import Report, ScoredRow
 
 COLUMNS = ("id", "measured", "predicted", "low", "high", "unit", "fills", "notes")
@@ -41,11 +41,11 @@ def run(
     known = _scorers()
     if kind not in known:
         raise UnknownName("kind of validation", kind, known)
-    if rows is not None:
-        _require_writable(Path(rows))
-    report = score(kind, path, training, catalog or load_catalog())
-    if rows is not None:
-        write_rows(Path(rows), report.scored)
+    if rows is None:
+        return score(kind, path, training, catalog or load_catalog()).to_dict()
+    with whole_file(Path(rows), "--rows") as write:
+        report = score(kind, path, training, catalog or load_catalog())
+        write(rows_text(report.scored))
     return report.to_dict()
 
 
@@ -76,28 +76,13 @@ def _scorers() -> dict[str, Callable[[str, Catalog, str | None], Report]]:
     }
 
 
-def _require_writable(path: Path) -> None:
-    """Refuse before the work is done, not after."""
-    if path.is_dir():
-        raise ScenarioError(f"{path}: is a folder, expected a file to write")
-    if not path.parent.is_dir():
-        raise ScenarioError(f"{path}: the folder {path.parent} does not exist")
-    if not os.access(path.parent, os.W_OK):
-        raise ScenarioError(f"{path}: the folder {path.parent} cannot be written")
-
-
-def write_rows(path: Path, rows: Sequence[ScoredRow]) -> None:
-    """A line for each scored row; the file appears whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(COLUMNS)
-            for row in rows:
-                numbers = (row.measured, row.predicted, row.low, row.high)
-                cells = (row.id, *(f"{x:.6g}" for x in numbers), row.unit, "; ".join(row.fills), "; ".join(row.notes))
-                writer.writerow(cells)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+def rows_text(rows: Sequence[ScoredRow]) -> str:
+    """CSV with a line for each scored row."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(COLUMNS)
+    for row in rows:
+        numbers = (row.measured, row.predicted, row.low, row.high)
+        cells = (row.id, *(f"{x:.6g}" for x in numbers), row.unit, "; ".join(row.fills), "; ".join(row.notes))
+        writer.writerow(cells)
+    return stream.getvalue()
