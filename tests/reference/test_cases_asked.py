@@ -148,6 +148,27 @@ def test_case_8_full_sharding_over_ten_gigabit(tmp_path: Path) -> None:
     assert 12.0 < value(two["time"], "forward", "sharding exchange") < 16.0
     assert two["step_s"]["best"] > 20 * one["step_s"]["best"]
 
+    adapters = {"micro_batch": 1, "tensor": 1, "pipeline": 1, "trainable": 0.003, "folders": [tmp_path]}
+    whole, cut = (
+        [train("llama-3-8b", "a800-10gbe", n, n, sharding=kind, **adapters).rows[0].to_dict() for n in (8, 16)]
+        for kind in ("none", "zero3")
+    )
+    assert whole[1]["step_s"]["best"] < 1.5 * whole[0]["step_s"]["best"]  # "ZeRO-0 has no such slow-down"
+    assert 2 * 12.8 < cut[1]["step_s"]["best"] < 3 * 12.8  # gathered for both passes; no gradients to speak of
+
+
+@pytest.mark.parametrize(("system", "room"), [("g5-12xlarge", False), ("l40s-8", True)])
+def test_case_40_frozen_four_bit_weights_of_70b_are_whole_on_every_rank(system: str, room: bool) -> None:
+    """Four devices of 24 GB are not one of 96: at least 48 GB a device (hiyouga/LlamaFactory#4559)."""
+    asked = {"sharding": "zero2", "tensor": 1, "pipeline": 1, "trainable": 0.002, "frozen": "int4_g128"}
+    if not room:
+        with pytest.raises(NoFeasiblePlan, match="out of memory"):
+            train("llama-2-70b", system, 4, 4, 1024, **asked)
+        return
+    memory = train("llama-2-70b", system, 4, 4, 1024, **asked).rows[0].to_dict()["memory"]
+    ends = 2 * 2 * 32_000 * 8192
+    assert value(memory, "weights") == pytest.approx(ends + (68.98e9 - ends / 2) * 4.125 / 8, rel=1e-2)
+
 
 def test_case_14_full_recompute_and_a_pipeline_of_eight_against_none() -> None:
     """296.5 TFLOP/s for TP8 PP8 DP2 with full recompute, 420.5 for TP8 PP2 DP48 (NVIDIA/Megatron-LM#1031)."""

@@ -109,7 +109,7 @@ def training_request(scenario: Scenario) -> TrainingRequest:
     train = scenario.file.workload.train
     if train is None:
         raise ScenarioError(f"{scenario.place('workload')}: has no `train`")
-    pins: dict[str, int | str | bool] = {
+    pins: dict[str, float | str | bool] = {
         field: value
         for field, value in (
             ("tensor_count", train.tensor),
@@ -124,6 +124,8 @@ def training_request(scenario: Scenario) -> TrainingRequest:
             ("schedule", train.schedule),
             ("sequence_parallel", train.sequence_parallel),
             ("offload_optimizer", train.offload_optimizer),
+            ("trainable_frac", train.trainable),
+            ("frozen_precision", train.frozen),
         )
         if value is not None
     }

@@ -71,7 +71,8 @@ class TrainFile(Strict):
     """`workload.train`: the job, and optionally parts of the layout that are already decided.
 
     `tokens` in all; `sequence` in tokens; `global_batch` in sequences a step. What is left out of the layout is
-    searched. `software` names a training stack of the catalogue.
+    searched. `software` names a training stack of the catalogue. `trainable`: the share of the parameters that is
+    trained (adapters); `frozen`: the format in which the others are stored.
     """
 
     tokens: Tokens
@@ -90,6 +91,8 @@ class TrainFile(Strict):
     schedule: Schedule | None = None
     sequence_parallel: Truth | None = None
     offload_optimizer: Truth | None = None
+    trainable: Share | None = None
+    frozen: WeightPrecision | None = None
     software: Word | None = None
 
 

@@ -59,7 +59,7 @@ class Axes:
     experts: tuple[int, ...] = (1,)
     micro_batches: tuple[int, ...] = ()
 
-    def pinned(self, pins: Mapping[str, int | str | bool]) -> Axes:
+    def pinned(self, pins: Mapping[str, float | str | bool]) -> Axes:
         """The axes with the choices among `pins` (fields of a plan) decided; names of degrees are left to the space."""
         found = self
         if "sequence_parallel" in pins:

@@ -37,7 +37,7 @@ _NEAR_COUNT = 8  # src: rl-numerics
 _SMALLER_SIZES_COUNT = 6  # src: rl-numerics
 _DEGREES = ("tensor_count", "pipeline_count", "context_count", "data_count", "expert_count", "interleave_count")
 # Parts of a plan that the enumeration takes from its base and does not search.
-_BASE_FIELDS = ("recompute", "schedule", "offload_optimizer")
+_BASE_FIELDS = ("recompute", "schedule", "offload_optimizer", "trainable_frac", "frozen_precision")
 # What the codes of broken rules mean to somebody who reads the counts.
 REASONS = {
     "batch": "batch does not divide",
@@ -50,6 +50,7 @@ REASONS = {
     "domain": "tensor group wider than a node",
     "devices": "no such size of machine",
     "sharding": "full sharding in a pipeline",
+    "frozen": "no parameter is frozen",
     "overlap": "nothing to overlap with",
     "offload": "host link not known",
     "precision": "precision not known for the chip",
@@ -68,7 +69,7 @@ class TrainingRequest:
     sequence_tokens: int
     global_batch_count: int
     precision: str
-    pins: FrozenMap[str, int | str | bool] = field(default_factory=FrozenMap)
+    pins: FrozenMap[str, float | str | bool] = field(default_factory=FrozenMap)
 
     @property
     def steps_count(self) -> int:

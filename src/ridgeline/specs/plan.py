@@ -29,6 +29,9 @@ class TrainingPlan:
     to neighbour while the products run in as many pieces; data "gradients" sums gradients behind the backward pass,
     "both" also gathers weights behind the forward pass. `offload_*`: held in the memory of the host and moved over its
     link when needed: optimizer states, weights of the layers, activations kept for the backward pass.
+
+    `trainable_frac` of the parameters is trained (adapters: next to none); `frozen_precision` is the format in which
+    the other parameters of the layers are stored ("": as they are computed with).
     """
 
     tensor_count: int = 1
@@ -49,6 +52,7 @@ class TrainingPlan:
     schedule: Schedule = "1f1b"
     offload_optimizer: bool = False
     trainable_frac: float = 1.0
+    frozen_precision: str = ""
     keep_gathered: bool = False
     tensor_overlap: TensorOverlapChoice | None = None
     data_overlap: DataOverlapChoice | None = None
@@ -83,7 +87,11 @@ class TrainingPlan:
 
     def _choices(self) -> list[str]:
         """What the layout decides beyond degrees, batches, sharding and recompute."""
-        found = ["keep-gathered"] if self.keep_gathered else []
+        found = []
+        if self.trainable_frac < 1:
+            found.append(f"adapters-on-{self.frozen_precision}" if self.frozen_precision else "adapters")
+        if self.keep_gathered:
+            found.append("keep-gathered")
         if self.tensor_overlap is not None:
             found.append(f"tensor-overlap-{self.tensor_overlap}")
         if self.data_overlap is not None:

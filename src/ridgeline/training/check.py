@@ -197,6 +197,13 @@ def offload(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[
         yield Problem("offload", names, f"no published rate of the link between {system.chip.id} and its host")
 
 
+def frozen(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
+    """A format for frozen parameters needs frozen parameters."""
+    if plan.frozen_precision and plan.trainable_frac >= 1:
+        text = f"frozen weights in {plan.frozen_precision}: all parameters are trained"
+        yield Problem("frozen", ("frozen_precision", "trainable_frac"), text)
+
+
 def precision(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
     """The chip has a matrix rate for the precision."""
     if not system.chip.has_peak(plan.precision):
@@ -218,5 +225,6 @@ RULES: tuple[Rule, ...] = (
     sharding,
     overlap,
     offload,
+    frozen,
     precision,
 )

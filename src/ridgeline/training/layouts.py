@@ -31,7 +31,7 @@ class LayoutRequest:
     software: SoftwareProfile
     devices_count: int
     base: TrainingPlan
-    pins: FrozenMap[str, int | str | bool] = field(default_factory=FrozenMap)
+    pins: FrozenMap[str, float | str | bool] = field(default_factory=FrozenMap)
 
     def options(self, name: str, found: Sequence[int]) -> Sequence[int]:
         """Values of one degree: the pinned one, else `found`."""

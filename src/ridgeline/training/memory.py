@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from ridgeline.core import Breakdown, leaf, total
 from ridgeline.errors import BadPlan
-from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
-from ridgeline.training.host import held_activations, kept_share, resident_frac
+from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer, bytes_per_element
+from ridgeline.training.host import held_activations, kept_share, layers_parameters_count, resident_frac
 from ridgeline.workload.memory import (
     LOGIT_BYTES,
+    LocalParameters,
     gradients_at_work,
     in_flight_frac,
     kept_by_layer,
@@ -116,9 +117,10 @@ def state_terms(model: Transformer, stage: Stage, plan: TrainingPlan, software: 
     if plan.sharding == "zero3":
         gathered = _gathered(local.widest_layer_count, plan, software)
     elif software.states == "master-only" and recipe.weights == 0:
-        copies = local.total_count * layer_shape(plan).stream_bytes
+        copies = plan.trainable_frac * local.total_count * layer_shape(plan).stream_bytes
+    weights = plan.trainable_frac * (dense.weights + expert.weights)
     return StateTerms(
-        weights=dense.weights + expert.weights,
+        weights=weights + _frozen_bytes(stage, plan, local, recipe.weights),
         gradients=dense.gradients + expert.gradients,
         master=dense.master + expert.master,
         moments=dense.moments + expert.moments,
@@ -126,6 +128,23 @@ def state_terms(model: Transformer, stage: Stage, plan: TrainingPlan, software: 
         copies=copies,
         resident_frac=resident_frac(stage, plan, local),
     )
+
+
+def _frozen_bytes(stage: Stage, plan: TrainingPlan, local: LocalParameters, copy_bytes: float) -> float:
+    """Weights of frozen parameters: the layers in the format of the plan, embedding and head as `copy_bytes` each.
+
+    Frameworks without a 16-bit copy of trained parameters (`copy_bytes` 0) keep frozen ones as they are computed with.
+    """
+    share = 1.0 - plan.trainable_frac
+    if share <= 0:
+        return 0.0
+    ranks, expert_ranks = shard_ranks(plan) if plan.sharding == "zero3" else (1, 1)
+    layers = layers_parameters_count(stage, plan)
+    ends = local.total_count - layers
+    each = copy_bytes or layer_shape(plan).stream_bytes
+    of_layer = bytes_per_element(plan.frozen_precision) if plan.frozen_precision else each
+    held = (layers - local.expert_count) / ranks + local.expert_count / expert_ranks
+    return share * (held * of_layer + ends / ranks * each)
 
 
 def _states(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:

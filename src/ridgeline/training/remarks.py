@@ -58,6 +58,9 @@ def _model(job: TrainingJob) -> Iterator[Note]:
         yield Note("not-modelled", "multi-token-prediction layers take no part in the step")
     if job.plan.trainable_frac < 1:
         yield Note("not-modelled", "adapters of partial training: their own small products are left out")
+    if job.plan.frozen_precision:
+        text = "widening them before each use is left out; full sharding gathers them wide"
+        yield Note("not-modelled", f"frozen weights in {job.plan.frozen_precision}: {text}")
     if any(layer.experts_count for layer in layers):
         yield Note("not-modelled", "experts are taken to be evenly loaded")
     if any(isinstance(mixer, Recurrence) for layer in layers for mixer in layer.mixers):

@@ -70,3 +70,10 @@ def test_messages_say_what_was_found(machine: System, make_gpt: Make) -> None:
     (problem,) = check_plan(make_gpt(8, 2048, 16), machine, replace(GOOD, global_batch_count=18))
     assert problem.text == "global batch 18 is not a multiple of data degree x micro-batch = 4"
     assert "micro_batch_count" in problem.fields
+
+
+def test_a_format_for_frozen_weights_needs_frozen_weights(machine: System, make_gpt: Make) -> None:
+    model = make_gpt(4, 1024, 16, sequence=1024)
+    plan = TrainingPlan(sequence_tokens=1024, frozen_precision="nf4")
+    assert [problem.code for problem in check_plan(model, machine, plan)] == ["frozen"]
+    assert not check_plan(model, machine, replace(plan, trainable_frac=0.01))
