@@ -5,7 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Cli = Any  # the fixture `cli` of conftest.py
+
+
+@pytest.mark.parametrize("option", ["--rows", "--training"])
+def test_validate_refuses_options_that_need_a_kind(cli: Cli, tmp_path: Path, option: str) -> None:
+    result = cli("validate", option, tmp_path / "rows.csv")
+    assert (result.code, result.out) == (2, "")
+    assert option in result.err
+    assert "kind" in result.err
+    assert not (tmp_path / "rows.csv").exists()
 
 
 def test_a_rent_of_the_scenario_names_it_without_a_stray_blank(cli: Cli, folder: Path) -> None:
