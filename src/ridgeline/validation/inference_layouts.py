@@ -52,6 +52,8 @@ def layouts_of(row: Row, model: Transformer, system: System, engine: EngineProfi
         devices = tensor * (pp or 1)
     if (found := _DSTACK.search(row.text("note"))) is not None and tensor is None:
         copies = int(found.group(2))
+        if not 1 <= copies <= devices:
+            raise Unscored(f"{copies} copies on {devices} devices")
         plan = replace(base, tensor_count=devices // copies, replica_count=copies)
         fills = ((f"{copies} copies, each over {devices // copies} devices (label)", 0.02),)
         return Layouts((plan,), fills=fills, copies_count=copies)

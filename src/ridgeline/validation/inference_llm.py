@@ -15,6 +15,7 @@ from ridgeline.specs import Calibration, Load, ServingPlan
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.inference_baseline import llm_baseline
 from ridgeline.validation.inference_cases import LlmCase, llm_case
+from ridgeline.validation.inference_rows import score_each
 from ridgeline.validation.inference_suspects import RELABELLED, SUSPECTS
 from ridgeline.validation.scores import Report, ScoredRow
 from ridgeline.validation.training_rows import Unscored
@@ -34,6 +35,8 @@ TIMES: dict[str, Callable[[ServingEstimate], Interval]] = {
     "tpot_ms": lambda e: e.tpot_s.scaled(MILLI),
     "latency_ms": lambda e: e.e2e_s.scaled(MILLI),
 }
+# Tokens that a run must generate for the metric to mean something: the first one has no time between tokens.
+LEAST_OUTPUT = {"output_tok_s_total": 1, "tok_s_per_device": 1, "decode_tok_s": 2, "tpot_ms": 2}
 UNITS = {**dict.fromkeys(RATES, "1/s"), **dict.fromkeys(TIMES, "ms")}
 # Spread of an offered rate that is met: what arrived in the measured window differs from the rate that was asked for.
 OFFERED_SIGMA = 0.03
@@ -99,16 +102,8 @@ def in_waves(job: ServingJob) -> ServingEstimate:
 
 def score_llm(rows: list[Row], path: str, catalog: Catalog) -> Report:
     """Predictions for every row that states enough."""
-    report = Report("inference", path, len(rows))
     session = Session(catalog)
-    for row in rows:
-        try:
-            report.scored.append(score_row(row, session))
-        except Unscored as reason:
-            report.skip(str(reason))
-        except RidgelineError as error:
-            report.skip(f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
-    return report
+    return score_each(rows, path, lambda row: score_row(row, session))
 
 
 def score_row(row: Row, session: Session) -> ScoredRow:
@@ -121,6 +116,8 @@ def score_row(row: Row, session: Session) -> ScoredRow:
     if not measured or measured <= 0:
         raise Unscored("no value")
     case = llm_case(row, session.catalog)
+    if case.load.output_tokens < LEAST_OUTPUT.get(metric, 0):
+        raise Unscored(f"metric {metric!r} of a run that generates too few tokens")
     estimate, predicted = predict(case, metric, session)
     is_time = metric in TIMES
     return ScoredRow(

@@ -15,6 +15,7 @@ from ridgeline.validation.baseline import compute_baseline_s
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.inference_encoders import EncoderCase, encoder_case, encoder_id
 from ridgeline.validation.inference_networks import is_network_row, score_network_row
+from ridgeline.validation.inference_rows import score_each
 from ridgeline.validation.scores import Report, ScoredRow
 from ridgeline.validation.training_rows import Unscored
 from ridgeline.workload.flop import forward_flop_per_token
@@ -69,16 +70,8 @@ class Session:
 
 def score_other(rows: list[Row], path: str, catalog: Catalog) -> Report:
     """Predictions for every row that states enough of a network that is modelled."""
-    report = Report("inference", path, len(rows))
     session = Session(catalog)
-    for row in rows:
-        try:
-            report.scored.append(score_row(row, session))
-        except Unscored as reason:
-            report.skip(str(reason))
-        except RidgelineError as error:
-            report.skip(f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
-    return report
+    return score_each(rows, path, lambda row: score_row(row, session))
 
 
 def score_row(row: Row, session: Session) -> ScoredRow:

@@ -11,8 +11,6 @@ def _numbered(prefix: str, first: int, last: int, width: int = 4) -> list[str]:
     return [f"{prefix}-{number:0{width}d}" for number in range(first, last + 1)]
 
 
-# Throughput times time per token of one request must be one; here it is 0.42 to 0.64 in both cells of a table row.
-_CELLS_DISAGREE = "the cells of the row exclude each other: rate times time per token is far from the batch"
 # 97 and 12 tokens/s at 4,096 tokens, then 1,849 and 1,133 at 8,192 with a model that fills the machine's memory.
 _FAILED_RUN = "failed run: 19 and 94 times faster at twice the length, on a machine that swaps"
 
