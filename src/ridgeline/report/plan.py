@@ -150,15 +150,17 @@ def _figures(row: AnswerRow) -> list[str]:
     found = row.found
     power, facility, cost = found.power, found.facility, found.cost
     lines = []
+    if isinstance(found, ServingRow) and found.mfu_frac is not None and found.bandwidth_frac is not None:
+        lines.append(f"sustained: {found.mfu_frac:.1%} of the peak (MFU), {found.bandwidth_frac:.1%} of the bandwidth")
     if power is not None and facility is not None:
         chip_w, host_w = show(power.chip_w, "power"), show(power.host_per_device_w, "power")
         meter_w = show(facility.meter_w.best, "power")
         lines.append(f"power: {chip_w} a chip + {host_w} host, {meter_w} at the meter")
     if isinstance(found, TrainingRow) and facility is not None:
         energy_unit, energy_name = scale_of([facility.energy_j.best], ENERGY_STEPS)
-        lines[0] += f"; {ranged(facility.energy_j, energy_unit)} {energy_name}"
+        lines[-1] += f"; {ranged(facility.energy_j, energy_unit)} {energy_name}"
         if facility.carbon_kg_co2e is not None:
-            lines[0] += f", {significant(facility.carbon_kg_co2e / 1000)} t CO2e"
+            lines[-1] += f", {significant(facility.carbon_kg_co2e / 1000)} t CO2e"
     if row.goodput is not None:
         lines.append(_with_failures(row.goodput))
     lines.append("money: " + ("; ".join(_money(row)) or "no price"))

@@ -267,6 +267,8 @@ def _serving_part(found: ServingRow) -> dict[str, Any]:
     return {
         "replicas": found.plan.replica_count,
         **estimate,
+        "mfu_frac": found.mfu_frac,
+        "bandwidth_frac": found.bandwidth_frac,
         "usd_per_mtoken": None if found.usd_per_mtoken is None else found.usd_per_mtoken.to_dict(),
         "j_per_token": None if found.j_per_token is None else found.j_per_token.to_dict(),
     }

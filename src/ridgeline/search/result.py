@@ -65,6 +65,18 @@ class ServingRow:
     tried_count: int
     rejected: FrozenMap[str, int]
 
+    @property
+    def mfu_frac(self) -> float | None:
+        """Arithmetic of a device over its dense peak for what the weights are multiplied with; None without a peak."""
+        chip, precision = self.system.chip, self.plan.activation_precision
+        return self.estimate.flop_per_s_per_device / chip.peak(precision) if chip.has_peak(precision) else None
+
+    @property
+    def bandwidth_frac(self) -> float | None:
+        """Memory traffic of a device over its peak bandwidth; None where that is not known."""
+        peak = self.system.chip.memory_bandwidth_bytes_per_s
+        return self.estimate.memory_bytes_per_s_per_device / peak if peak else None
+
 
 Row = TypeVar("Row", TrainingRow, ServingRow)
 

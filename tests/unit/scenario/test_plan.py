@@ -242,3 +242,11 @@ def test_a_format_that_the_chip_lacks_is_infeasible_whatever_is_pinned() -> None
     asked = {"workload": {"model": "llama-2-7b", "serve": {**serve, "tensor": 7}}}
     with pytest.raises(BadPlan, match="32 attention heads do not divide over 7 devices"):
         ridgeline.plan({**asked, "candidates": [{"system": "dgx-a100", "devices": 8}]})
+
+
+def test_a_serving_row_says_what_share_of_the_peaks_it_sustains() -> None:
+    row = only(SERVE)
+    data = row.to_dict()
+    chip = row.found.system.chip
+    assert data["mfu_frac"] == pytest.approx(data["flop_per_s_per_device"] / chip.peak("bf16"))
+    assert 0 < data["mfu_frac"] < data["bandwidth_frac"] < data["device_busy_frac"]
