@@ -150,6 +150,7 @@ class LevelIn(Strict):
     oversubscription: float | int = 1.0
     full_rate: int | None = None
     axes: list[int] = []
+    ring_stops: int | None = None
     note: str = ""
 
 
