@@ -126,6 +126,16 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+def few(lines: Iterable[str], most: int = 20) -> list[str]:
+    """The first lines of many, with how many more there are.
+
+    >>> few(["a", "b", "c"], 2)
+    ['a', 'b', 'and 1 more']
+    """
+    found = list(dict.fromkeys(lines))
+    return found if len(found) <= most else [*found[:most], f"and {len(found) - most} more"]
+
+
 def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """Names in `known` that look most like `name`, best first: those that differ only in case before all others.
 

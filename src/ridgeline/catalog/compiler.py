@@ -6,6 +6,7 @@ values in SI. `shelf` stores compiled records and `loader` turns them into specs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ridgeline.catalog.fields import (
     Field,
 )
 from ridgeline.catalog.records import RECORD_KINDS
-from ridgeline.errors import BadFact, UnitError, nearest_names
+from ridgeline.errors import BadFact, UnitError, few, nearest_names, shown
 from ridgeline.units import DIMENSIONS, parse
 
 Record = dict[str, Any]
@@ -38,13 +39,25 @@ class _Loader(yaml.CSafeLoader):
 
 def _unique_mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
     loader.flatten_mapping(node)
-    pairs = [(loader.construct_object(k, deep=True), loader.construct_object(v, deep=True)) for k, v in node.value]
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a plain word", key.start_mark)
+    pairs = [(_read_node(loader, key), _read_node(loader, value)) for key, value in node.value]
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         raise yaml.constructor.ConstructorError(None, None, f"key given twice: {', '.join(twice)}", node.start_mark)
     return found
+
+
+def _read_node(loader: _Loader, node: yaml.Node) -> Any:
+    """What `node` holds; dates and numbers that cannot be are refused with their place."""
+    try:
+        return loader.construct_object(node, deep=True)
+    except (ValueError, TypeError, LookupError) as error:
+        problem = f"a value that cannot be read: {error}"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
@@ -57,8 +70,10 @@ def read_yaml(path: Path, where: str) -> Any:
     except yaml.YAMLError as error:
         detail = " ".join(str(error).replace('in "<byte string>", ', "").split())
         raise BadFact(f"{where}: not readable as YAML: {detail}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadFact(f"{where}: cannot be read: {error}") from error
+    except OSError as error:
+        raise BadFact(f"{where}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, LookupError, RecursionError) as error:
+        raise BadFact(f"{where}: cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def compile_folder(folder: Path) -> Records:
@@ -67,7 +82,8 @@ def compile_folder(folder: Path) -> Records:
     The folder has one sub-folder a kind of record (see `RECORD_KINDS`) and the optional file labels.yaml.
     """
     if not folder.is_dir():
-        raise BadFact(f"{folder}: no such folder of catalogue files")
+        found = "is a file, expected a folder" if folder.exists() else "no such folder"
+        raise BadFact(f"{folder}: {found} of catalogue files")
     records: Records = {kind: {} for kind in RECORD_KINDS}
     for kind, path in data_files(folder):
         where = f"{folder.name}/{path.relative_to(folder).as_posix()}"
@@ -89,7 +105,9 @@ def data_files(folder: Path) -> Iterator[tuple[str, Path]]:
             continue
         if entry.is_dir():
             if entry.name not in RECORD_KINDS or entry.name == "labels":
-                raise BadFact(f"{entry}: not a kind of record{_nearest(entry.name, RECORD_KINDS)}")
+                kinds = ", ".join(RECORD_KINDS[:-1])
+                near = _nearest(entry.name, RECORD_KINDS[:-1])
+                raise BadFact(f"{entry}: not a kind of record{near}; a folder of catalogue files holds {kinds}")
             for path in sorted(entry.iterdir()):
                 if path.suffix in (".yaml", ".yml") and not path.name.startswith("."):
                     yield entry.name, path
@@ -129,11 +147,11 @@ def _validated(model: type[schema.Strict], content: Any, where: str) -> Any:
         return model.model_validate(content)
     except ValidationError as error:
         lines = [_explain(model, problem, where) for problem in error.errors(include_url=False)]
-        raise BadFact("\n".join(dict.fromkeys(lines))) from error
+        raise BadFact("\n".join(few(lines))) from error
 
 
 def _explain(model: type[schema.Strict], problem: Any, where: str) -> str:
-    parts = [str(part) for part in problem["loc"] if not (isinstance(part, str) and part in _UNION_TAGS)]
+    parts = [str(part) for part in problem["loc"] if not _UNION_TAG.fullmatch(str(part))]
     place = f"{where}: {'.'.join(parts)}" if parts else where
     if problem["type"] == "extra_forbidden":
         names = _key_names(model if len(parts) == 1 else None)
@@ -144,11 +162,14 @@ def _explain(model: type[schema.Strict], problem: Any, where: str) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if isinstance(got, dict) and problem["type"] == "value_error":
         return f"{place}: {message}"
-    shown = repr(got) if isinstance(got, (str, int, float, bool)) or got is None else type(got).__name__
-    return f"{place}: got {shown}: {message}"
+    if problem["type"] in ("model_type", "dict_type", "model_attributes_type"):
+        expected = "keys such as `v:`, `kind:` and `src:`" if parts else "keys such as `id:`"
+        return f"{place}: {'is empty' if got is None else f'got {shown(got)}'}, expected {expected}"
+    return f"{place}: got {shown(got)}: {message[:1].lower()}{message[1:]}"
 
 
-_UNION_TAGS = {"FactIn", "str", "int", "float", "bool", "LabelIn", "function-before[_date_text(), str]"}
+# What pydantic puts into a place for the branch of a union that it tried.
+_UNION_TAG = re.compile(r"[A-Z]\w*In|str|int|float|bool|[\w-]+\[.*\]|constrained-\w+|\[key\]")
 
 
 def _key_names(model: type[schema.Strict] | None) -> list[str]:
@@ -229,10 +250,8 @@ def _table(facts: Mapping[str, schema.FactIn], fields: Mapping[str, Field], wher
     compiled = {}
     for key, fact in facts.items():
         if key not in fields:
-            raise BadFact(
-                f"{where}: facts.{key}: unknown fact{_nearest(key, fields)}; free facts go under `more`; "
-                f"allowed: {', '.join(fields)}"
-            )
+            near = _nearest(key, fields) or f"; allowed: {', '.join(fields)}"
+            raise BadFact(f"{where}: facts.{key}: unknown fact{near}; free facts go under `more`")
         compiled[key] = _fact(fact, fields[key], f"{where}: facts.{key}")
     return compiled
 

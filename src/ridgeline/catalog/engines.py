@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ridgeline.catalog.profiles import checked
 from ridgeline.core import FrozenMap, quadrature
 from ridgeline.core.interval import Z_80
 from ridgeline.errors import BadFact
@@ -66,7 +67,8 @@ def engine_of(record: Record) -> EngineProfile:
         if key not in ENGINE_FIELDS:
             raise BadFact(f"{record['file']}: facts.{key}: no field of an engine; allowed: {', '.join(ENGINE_FIELDS)}")
         name = ENGINE_FIELDS[key]
-        fields[name] = _field(name, fact["value"])
+        value = checked(record, key, name, EngineProfile)
+        fields[name] = int(value) if name in _WHOLE else value
         ids[name] = f"{record['id']}.{key}"
         if fact["kind"] == "assumed":
             assumed.append(name)
@@ -80,12 +82,6 @@ def engine_of(record: Record) -> EngineProfile:
         assumed=tuple(assumed),
         **fields,
     )
-
-
-def _field(name: str, value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
-    return int(value) if name in _WHOLE else value
 
 
 def _host_sigma(facts: Mapping[str, Any]) -> float:

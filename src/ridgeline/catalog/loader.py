@@ -19,7 +19,7 @@ from ridgeline.catalog.records import RECORD_KINDS, Fact, Label, ModelRecord, So
 from ridgeline.catalog.shelf import Shelf, resolve_extends, shipped_blob
 from ridgeline.catalog.software import framework_of, release_at, software_of
 from ridgeline.core import FrozenMap, Note
-from ridgeline.errors import BadFact, CatalogError, MissingFact, UnknownName
+from ridgeline.errors import BadFact, CatalogError, MissingFact, UnknownName, few
 from ridgeline.specs import Calibration, Chip, EngineProfile, Law, Link, Price, SoftwareProfile, System
 
 ENTRY_POINTS = "ridgeline.catalog"
@@ -57,6 +57,7 @@ class Catalog:
         self._links: dict[str, Link] = {}
         self._systems: dict[str, System] = {}
         self.overrides: list[Note] = []
+        self._own_laws: set[str] = set()
 
     # What there is
 
@@ -162,17 +163,17 @@ class Catalog:
         """All kernel and collective laws that hold for a device, the most specific one for each kernel family.
 
         A law of the device itself goes before one of its architecture, that before one of all devices; within
-        the same scope, the order is that of `fields.LAW_LEVELS`.
+        the same scope, the order is that of `fields.LAW_LEVELS`, and the user's own go before the shipped ones.
         """
         chip = self.chip(name)
-        best: dict[str, tuple[tuple[int, int], Law]] = {}
+        best: dict[str, tuple[tuple[int, int, bool], Law]] = {}
         for id in self._shelf.in_scope("efficiency", chip.id, chip.architecture, "*"):
             record = self.record("efficiency", id)
             device, architecture = record.get("device"), record.get("architecture")
             if device not in (None, chip.id) or (device is None and architecture not in (None, chip.architecture)):
                 continue
             scope = 0 if device else 1 if architecture else 2
-            rank = (scope, LAW_LEVELS.index(record["level"]))
+            rank = (scope, LAW_LEVELS.index(record["level"]), id not in self._own_laws)
             for key, law in build.laws_of(record).items():
                 if key not in best or rank < best[key][0]:
                     best[key] = (rank, law)
@@ -286,10 +287,12 @@ class Catalog:
 
     def add_folder(self, folder: Path) -> None:
         """Put the records of a user's folder on top; ids that existed before are noted in `overrides`."""
-        from ridgeline.catalog.check import dangling
+        from ridgeline.catalog.check import clashes, dangling, odd_laws
         from ridgeline.catalog.compiler import compile_folder
 
         records = resolve_extends(compile_folder(folder), self._shelf)
+        if problems := [*clashes(self._shelf, records), *odd_laws(self._shelf, records)]:
+            raise BadFact("\n".join(few(problems)))
         for kind, group in records.items():
             for record in group.values():
                 if self._shelf.get(kind, record["id"]) is not None:
@@ -297,11 +300,12 @@ class Catalog:
                     text = f"{record['file']} {verb} the catalogue's own {kind.removesuffix('s')} {record['id']}"
                     self.overrides.append(Note("hint", text))
                 self._shelf.put(kind, record)
+        self._own_laws.update(records["efficiency"])
         self._chips.clear()
         self._links.clear()
         self._systems.clear()
         if problems := dangling(self._shelf, records):
-            raise BadFact("\n".join(problems))
+            raise BadFact("\n".join(few(problems)))
 
     @property
     def notes(self) -> tuple[Note, ...]:

@@ -8,6 +8,8 @@ YAML is read: when the shipped catalogue is compiled and for folders that a user
 from __future__ import annotations
 
 import datetime
+import math
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -28,12 +30,29 @@ def _date_text(value: object) -> object:
 
 
 DateText = Annotated[str, BeforeValidator(_date_text)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+_DATE = re.compile(r"[0-9]{4}([-/][0-9]{2,4}){0,3}")
+_TORUS_AXES = {"torus2d": 2, "torus3d": 3}
+
+
+def _is_date(text: str) -> bool:
+    """Whether `text` is a day, a month or a year in ISO form, or a span of them.
+
+    >>> _is_date("2026-01"), _is_date("2025/26"), _is_date("2026-13-01"), _is_date("soon")
+    (True, True, False, False)
+    """
+    try:
+        return _DATE.fullmatch(text) is not None and (text.count("-") != 2 or bool(datetime.date.fromisoformat(text)))
+    except ValueError:
+        return False
 
 
 class Strict(BaseModel):
     """No unknown keys, no silent conversions."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, allow_inf_nan=False)
 
 
 class FactIn(Strict):
@@ -142,16 +161,27 @@ class LevelIn(Strict):
     name: Id
     kind: Literal["switch", "mesh", "torus2d", "torus3d", "pcie", "fat-tree", "ethernet", "ring", "package"]
     link: Id
-    size: int | None = None
+    size: Positive | None = None
     oneway: FactIn | None = None
     latency: FactIn | None = None
     transport: str = ""
     in_switch_reduction: bool = False
     oversubscription: float | int = 1.0
-    full_rate: int | None = None
-    axes: list[int] = []
-    ring_stops: int | None = None
+    full_rate: Positive | None = None
+    axes: list[Positive] = []
+    ring_stops: Positive | None = None
     note: str = ""
+
+    @model_validator(mode="after")
+    def _torus(self) -> LevelIn:
+        wanted = _TORUS_AXES.get(self.kind)
+        if wanted is None and self.axes:
+            raise ValueError(f"axes are those of a torus, not of a {self.kind}")
+        if wanted is not None and len(self.axes) != wanted:
+            raise ValueError(f"a {self.kind} needs {wanted} axes, got {self.axes}")
+        if self.axes and self.size is not None and math.prod(self.axes) != self.size:
+            raise ValueError(f"axes {self.axes} hold {math.prod(self.axes)} devices, but size is {self.size}")
+        return self
 
 
 class HostIn(Strict):
@@ -171,14 +201,14 @@ class SystemIn(RecordIn):
     """
 
     chip: Id | None = None
-    devices_per_node: int | None = None
+    devices_per_node: Positive | None = None
     src: SourceRef | None = None
     at: str = ""
     host: HostIn = HostIn()
     node_power: FactIn | None = None
     node_idle: FactIn | None = None
     max_devices: FactIn | int | None = None
-    sizes: list[int] = []
+    sizes: list[Positive] = []
     cloud: str = ""
     default_for: list[Id] = []
     levels: list[LevelIn] = []
@@ -188,6 +218,11 @@ class SystemIn(RecordIn):
         names = [level.name for level in self.levels]
         if len(set(names)) != len(names):
             raise ValueError(f"levels need different names, got {names}")
+        inner = 1
+        for level in self.levels:
+            if level.size is not None and level.size % inner:
+                raise ValueError(f"level {level.name} of {level.size} devices holds no whole groups of {inner}")
+            inner = level.size or inner
         return _required(self, "chip", "devices_per_node", "src")
 
 
@@ -201,6 +236,8 @@ class PriceEntryIn(FactIn):
     def _dated(self) -> PriceEntryIn:
         if not self.date and not self.note:
             raise ValueError("a price needs `date` (or a note that says why there is none)")
+        if self.date and not _is_date(self.date):
+            raise ValueError(f"date {self.date!r} is no day, month or year such as 2026-01-31, 2026-01 or 2026")
         return self
 
 
@@ -210,7 +247,7 @@ class PriceIn(RecordIn):
     system: Id | None = None
     instance: str = ""
     device: Id | None = None
-    devices: int = 1
+    devices: Positive = 1
     provider: str = ""
     region: str = ""
     prices: list[PriceEntryIn] = []

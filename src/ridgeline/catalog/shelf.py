@@ -150,15 +150,18 @@ def _write_quietly(path: Path, blob: bytes) -> None:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".catalog-")
     except OSError:
         return
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(blob)
-    os.chmod(name, 0o644)
-    os.replace(name, path)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(blob)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError:  # a full disk
+        Path(name).unlink(missing_ok=True)
 
 
 def resolve_extends(records: dict[str, dict[str, Record]], base: Shelf | None = None) -> dict[str, dict[str, Record]]:
     """Records with `extends` filled up from the record that they start from (in `records`, else in `base`)."""
-    from ridgeline.errors import UnknownName
+    from ridgeline.errors import BadFact, UnknownName
 
     def whole(kind: str, record: Record, seen: tuple[str, ...]) -> Record:
         start = record.get("extends")
@@ -168,6 +171,8 @@ def resolve_extends(records: dict[str, dict[str, Record]], base: Shelf | None = 
         parent = own if own is not None and own is not record and start not in seen else None
         if parent is None and base is not None:
             parent = base.get(kind, start)
+        if own is not None and start in seen:
+            raise BadFact(f"{record['file']}: extends: {' -> '.join((*seen, start))} goes round in a circle")
         if parent is None or start in seen:
             known = {*records[kind], *(base.ids(kind) if base else ())} - {record["id"]}
             raise UnknownName(kind.removesuffix("s"), start, known, f"{record['file']}: extends")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ridgeline.catalog.profiles import checked
 from ridgeline.core import FrozenMap
 from ridgeline.errors import BadFact
 from ridgeline.specs import SoftwareProfile
@@ -84,7 +85,7 @@ def software_of(record: Record) -> SoftwareProfile:
             allowed = ", ".join(SOFTWARE_FIELDS)
             raise BadFact(f"{record['file']}: facts.{key}: no field of training software; allowed: {allowed}")
         name = SOFTWARE_FIELDS[key]
-        value = fact["value"]
+        value = checked(record, key, name, SoftwareProfile)
         fields[name] = int(value) if name.endswith("_count") else value
         if name == "fragmentation_frac":
             fields["fragmentation_high_frac"] = fact.get("high", value)

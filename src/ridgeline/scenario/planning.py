@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ridgeline.catalog import Catalog
 from ridgeline.core import FrozenMap, Interval, Note
 from ridgeline.cost import CostTerms, Ownership, newest_quotes
-from ridgeline.errors import BadPlan, NoFeasiblePlan, RidgelineError, ScenarioError
+from ridgeline.errors import BadFact, BadPlan, NoFeasiblePlan, RidgelineError, ScenarioError, shown
 from ridgeline.power import PowerLaw
 from ridgeline.scenario.answer import PlanAnswer
 from ridgeline.scenario.defaults import engine_name, software_name
@@ -100,6 +100,8 @@ def _given_or_fact(catalog: Catalog, given: float | None, fact_id: str) -> Inter
 
 def _interval(catalog: Catalog, fact_id: str) -> Interval:
     fact = catalog.fact(fact_id)
+    if isinstance(fact.value, bool) or not isinstance(fact.value, (int, float)) or fact.value < 0:
+        raise BadFact(f"{fact_id}: got {shown(fact.value)}, expected a number, 0 or more")
     best = float(fact.value)
     return Interval(fact.low if fact.low is not None else best, best, fact.high if fact.high is not None else best)
 

@@ -79,22 +79,43 @@ prices:
 id: all
 level: universal
 laws:
-  gemm.bf16: {parameters: {share: 0.7}, ape_p50: 0.1, ape_p90: 0.3, src: lab}
-  elementwise: {parameters: {share: 0.8}, ape_p50: 0.1, ape_p90: 0.2, src: lab}
+  gemm.bf16:
+    parameters: {compute_frac: 0.7, memory_frac: 0.8, smooth_count: 4, launch_s: 1.0e-6, edge_count: 1, row_count: 1}
+    ape_p50: 0.1
+    ape_p90: 0.3
+    src: lab
+  elementwise:
+    parameters:
+      default.memory_frac: 0.8
+      default.unit_bytes_per_cycle: 100
+      default.cached_bytes_per_cycle: 15
+      default.launch_s: 2.0e-6
+    ape_p50: 0.1
+    ape_p90: 0.2
+    src: lab
 """,
     "efficiency/hopper.yaml": """
 id: hopper
 level: architecture
 architecture: hopper
 laws:
-  gemm.bf16: {parameters: {share: 0.75}, ape_p50: 0.05, ape_p90: 0.2, src: lab}
+  gemm.bf16:
+    parameters: {compute_frac: 0.75, memory_frac: 0.8, smooth_count: 4, launch_s: 1.0e-6, edge_count: 1, row_count: 1}
+    ape_p50: 0.05
+    ape_p90: 0.2
+    src: lab
 """,
     "efficiency/chip-a.yaml": """
 id: chip-a-laws
 level: device
 device: chip-a
 laws:
-  gemm.bf16: {parameters: {share: 0.8}, ape_p50: 0.02, ape_p90: 0.1, src: lab, tiles: [[128, 64]]}
+  gemm.bf16:
+    parameters: {compute_frac: 0.8, memory_frac: 0.8, smooth_count: 4, launch_s: 1.0e-6, edge_count: 1, row_count: 1}
+    ape_p50: 0.02
+    ape_p90: 0.1
+    src: lab
+    tiles: [[128, 64]]
 """,
     "labels.yaml": 'labels:\n  "Chip-A 80GB": chip-a\n  "mixed": {note: two kinds of chip}\n',
 }

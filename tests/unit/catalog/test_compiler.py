@@ -39,7 +39,7 @@ def test_good_file_is_flattened_to_si(tmp_path: Path) -> None:
     [
         ("memory_bandwidth:", "memory_bandwith:", r"facts\.memory_bandwith: unknown fact; nearest: memory_bandwidth"),
         ("vendor:", "vender:", r"vender: unknown key; nearest: vendor; allowed: aliases, architecture"),
-        ("kind: gpu", "kind: gpuu", r"kind: got 'gpuu': Input should be 'gpu'"),
+        ("kind: gpu", "kind: gpuu", r"kind: got 'gpuu': input should be 'gpu'"),
         ("architecture: hopper", "architecture: hoper", r"architecture: got 'hoper'; nearest: hopper"),
         ("kind: datasheet", "kind: datasheets", r"facts\.memory_bandwidth\.kind: got 'datasheets': .*'datasheet'"),
         (", src: lab", "", r"facts\.memory_bandwidth: .*kind datasheet needs `src`"),
@@ -134,8 +134,8 @@ def test_ids_are_unique_within_a_kind(tmp_path: Path) -> None:
         ("efficiency", {"id": "e", "level": "device"}, "level device needs `device`"),
         ("models", {"id": "m", "src": "lab"}, "missing config"),
         ("sources", {"id": "s", "title": "t", "kind": "book", "trust": "maker"}, "kind: got 'book'"),
-        ("links", ["not", "a", "map"], "Input should be a valid dictionary"),
-        ("devices", None, "Input should be a valid dictionary"),
+        ("links", ["not", "a", "map"], "expected keys such as `id:`"),
+        ("devices", None, "expected keys such as `id:`"),
     ],
 )
 def test_other_kinds(kind: str, content: object, message: str) -> None:

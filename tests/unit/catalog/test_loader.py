@@ -123,7 +123,7 @@ def test_prices_of_a_device_alone(catalog: Catalog) -> None:
 
 def test_most_specific_law_wins_by_kernel_family(catalog: Catalog) -> None:
     laws = catalog.calibration("chip-a").laws
-    assert laws["gemm.bf16"].parameters["share"] == 0.8
+    assert laws["gemm.bf16"].parameters["compute_frac"] == 0.8
     assert (laws["gemm.bf16"].level, laws["gemm.bf16"].tiles) == ("device", ((128, 64),))
     assert laws["elementwise"].level == "universal"
     assert catalog.fact(laws["gemm.bf16"].fact).source == "lab"
