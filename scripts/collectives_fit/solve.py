@@ -331,6 +331,11 @@ def few_points(fits: Sequence[Fit]) -> Iterator[Fit]:
         made = {**torus, "high_frac": 0.65 if kind == "all_reduce" else 0.75}
         sources = ("tpu-recipes", "scaling-book", OWN)
         yield Fit(f"collective.torus.{kind}", "published", made, 0.2, 0.6, 6, "derived", ici, sources)
+    cores = "1 to 2 us a hop of a ring through all cores; start and share of the rate as other tori"
+    for kind in (*EXCHANGES, "send"):
+        made = {**torus, "low_hop_s": 1.5e-6, "high_hop_s": 1.5e-6, "high_frac": 0.65 if kind == "all_reduce" else 0.75}
+        sources = ("neuron-intranode-collectives", OWN)
+        yield Fit(f"collective.neuronlink-v2.{kind}", "published", made, 0.25, 0.6, 0, "derived", cores, sources)
     sockets = {"low_base_s": 2e-5, "low_hop_s": 2.5e-5, "high_base_s": 4e-5, "high_hop_s": 5e-5, "high_frac": 0.8}
     tcp = "no sweep with a named card: 0.8 of the line rate is the best case, 40 us to start over sockets"
     for kind in (*EXCHANGES, "send"):

@@ -134,6 +134,7 @@ def _level(record: Record, level: Record, link: Callable[[str], Link]) -> Networ
         oversubscription=float(level.get("oversubscription", 1.0)),
         full_rate_count=level.get("full_rate"),
         axes=tuple(level.get("axes", ())),
+        ring_stops_count=level.get("ring_stops") or 0,
         facts=FrozenMap(ids),
         oneway_bytes_per_s=values["oneway_bytes_per_s"],
         latency_s=values["latency_s"],

@@ -71,9 +71,12 @@ def _ring(kind: str, spanned: tuple[Tier, ...], ranks: float) -> Algorithm:
 
 def _ring_steps(tier: Tier, ranks: float, outermost: bool) -> float:
     """Steps of one round of the ring that cross this tier; the closing edge is not waited for."""
+    domains = ranks / tier.inner_count
+    if tier.level.ring_stops_count:
+        cycles = 1.0 if outermost else domains / tier.fan_count
+        return cycles * (tier.fan_count * tier.level.ring_stops_count - 1)
     if tier.hops_count > 1:
         return tier.hops_count
-    domains = ranks / tier.inner_count
     edges = domains - 1 if outermost else domains - domains / tier.fan_count
     return max(edges, 0.0)
 
@@ -84,8 +87,8 @@ def _reductions(spanned: tuple[Tier, ...], ranks: float, ring: Algorithm) -> lis
     outer_steps = tuple(2 * math.log2(tier.fan_count) * tier.hops_count for tier in spanned[1:])
     outer_sent = tuple(tree_busiest_frac(tier.fan_count) / tier.inner_count for tier in spanned[1:])
     found = []
-    if ranks >= _TREE_FROM_COUNT or outer_sent:
-        chain = 2 * (first.fan_count - 1) if outer_sent and first.inner_count == 1 else math.inf
+    if outer_sent or (ranks >= _TREE_FROM_COUNT and not first.level.ring_stops_count):
+        chain = 2 * _ring_steps(first, ranks, True) if outer_sent and first.inner_count == 1 else math.inf
         inner = min(chain, 2 * math.log2(first.fan_count) * first.hops_count)
         steps = (inner, *outer_steps)
         found.append(Algorithm("tree", "tree-all-reduce", steps, (tree_busiest_frac(first.fan_count), *outer_sent)))

@@ -36,7 +36,9 @@ class NetworkLevel:
     `oneway_bytes_per_s` is per device and direction: what one device can send into this level when all send.
     `kind`: "switch" (any to any at full rate), "mesh" (direct links to each peer: a pair gets only its own link),
     "torus2d", "torus3d", "pcie" (shared host bridges), "fat-tree" (rail-optimised or not), "ethernet".
-    `oversubscription` >= 1 divides the bandwidth for groups wider than `full_rate_count` devices.
+    `oversubscription` >= 1 divides the bandwidth for groups wider than `full_rate_count` devices. `ring_stops_count`:
+    ranks that a device has in one cycle through all devices of a group, where the library walks such a cycle instead
+    of rings over the axes (0: it does not).
     """
 
     name: str
@@ -50,6 +52,7 @@ class NetworkLevel:
     oversubscription: float = 1.0
     full_rate_count: int | None = None
     axes: tuple[int, ...] = ()
+    ring_stops_count: int = 0
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
 
 

@@ -40,6 +40,16 @@ def test_all_reduce_is_twice_a_gather_and_so_in_bytes() -> None:
         )
 
 
+def test_a_library_that_walks_one_cycle_waits_at_every_core() -> None:
+    # 16 devices of two cores on a torus of 4 x 4, 2 us a hop: 2 x (32 - 1) hops; without stops 4 hops there and back.
+    laws = calibration("torus-link", high_hop_s=2e-6)
+    for stops, hops in ((2, 2 * 31), (0, 2 * 4)):
+        torus = level("torus", "torus2d", "torus-link", 16, 200e9, axes=(4, 4), ring_stops_count=stops)
+        found = collective_time("all_reduce", 1e3, RankGroup(size_count=16), system(torus, devices=16), laws)
+        assert found.algorithm == "ring" if stops else found.time_s < 20e-6
+        assert found.time_s == pytest.approx(hops * 2e-6, rel=0.01)
+
+
 def test_ring_between_nodes_spreads_over_the_rails_of_its_ranks() -> None:
     # 64 devices on 8 nodes: 2 x 63/64 GB over 8 rails of 50 GB/s.
     assert seconds("all_reduce", 1e9, 64) == pytest.approx(2 * 63 / 64 / 400, rel=0.03)
