@@ -105,8 +105,18 @@ def test_case_49_a_context_that_one_of_eight_attention_ranks_can_hold() -> None:
     asked = {"precision": "fp8", "engine": "vllm", "tensor": 8, "expert": 8, "attention_data": 8, "concurrency": 8}
     fits = serve("qwen3-coder-480b-a35b", "dgx-h200", 8, input=205_000, output=728, **asked)
     assert "attention-dp8" in fits.rows[0].layout
+    assert 205_728 < fits.rows[0].to_dict()["cache_tokens_count"] / 8 < 262_144
     with pytest.raises(NoFeasiblePlan, match="too small for one request of 262144 tokens"):
         serve("qwen3-coder-480b-a35b", "dgx-h200", 8, input=262_000, output=144, **asked)
+
+
+def test_case_67_concurrency_from_the_pool_of_eight_l40s() -> None:
+    """About 320 KB a token of Llama-3-70B (fhalde.github.io/posts/sizing); how many sequences fit (vllm#8031)."""
+    answer = serve("llama-3-70b", "l40s-8", 8, input=1000, output=500, tensor=8, replicas=1, engine="vllm")
+    row = answer.rows[0].to_dict()
+    pool = 8 * value(row["memory"], "key-value pool")
+    assert row["cache_tokens_count"] == pytest.approx(pool / 327_680, rel=0.02)  # whole blocks
+    assert 0.9 < row["max_running_count"] / min(256, row["cache_tokens_count"] / 1250) <= 1.0
 
 
 @pytest.mark.parametrize(("model", "measured"), [("llama-2-7b", 22.5), ("llama-2-13b", 13.3), ("llama-2-70b", 3.0)])

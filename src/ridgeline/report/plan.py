@@ -152,6 +152,10 @@ def _figures(row: AnswerRow) -> list[str]:
     lines = []
     if isinstance(found, ServingRow) and found.mfu_frac is not None and found.bandwidth_frac is not None:
         lines.append(f"sustained: {found.mfu_frac:.1%} of the peak (MFU), {found.bandwidth_frac:.1%} of the bandwidth")
+    if isinstance(found, ServingRow) and found.estimate.cache_tokens_count > 0:
+        estimate = found.estimate
+        most = f"at most {estimate.max_running_count:,.0f} requests at once ({estimate.binding})"
+        lines.append(f"room: the key-value pools hold {estimate.cache_tokens_count:,.0f} tokens; {most}")
     if power is not None and facility is not None:
         chip_w, host_w = show(power.chip_w, "power"), show(power.host_per_device_w, "power")
         meter_w = show(facility.meter_w.best, "power")

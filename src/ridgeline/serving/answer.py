@@ -20,7 +20,8 @@ class ServingEstimate:
     between the following tokens; `e2e`: arrival to last token. p95 figures are of the approximations that
     `queueing` states. `output_tokens_per_s`, `requests_per_s`, `total_tokens_per_s` (input and output).
     `running_count`: mean requests in service in the system; `max_running_count`: most that fit, bound by `binding`.
-    `cache_used_frac`: share of the pools in use. `utilisation_frac`: load over capacity (1 at maximum load).
+    `cache_tokens_count`: tokens that all pools hold in sequences of this length. `cache_used_frac`: share of the pools
+    in use. `utilisation_frac`: load over capacity (1 at maximum load).
     `time`: one output token (one request for encoders) of one replica; `step`: the mean engine step; `memory`: one
     device. `device_busy_frac`, `flop_per_s_per_device`, `memory_bytes_per_s_per_device`: activity, for power.
     """
@@ -42,6 +43,7 @@ class ServingEstimate:
     running_count: float
     max_running_count: float
     binding: str
+    cache_tokens_count: float
     cache_used_frac: float
     utilisation_frac: float
     time: Breakdown
@@ -84,6 +86,7 @@ class ServingEstimate:
                 "running_count",
                 "max_running_count",
                 "binding",
+                "cache_tokens_count",
                 "cache_used_frac",
                 "utilisation_frac",
                 "memory_available_bytes",

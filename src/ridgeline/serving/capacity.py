@@ -31,7 +31,7 @@ class Capacity:
     adds up to `available_bytes`. `pool_bytes` may be negative: the weights do not fit. `cache_bytes_per_sequence`: of
     one device, for a sequence of the length that admission reserves. `running_count`: most sequences at once
     (fractions are means), `binding` names what limits them: "key-value pool", "max batch", "token budget", "memory".
-    `cache_tokens`: tokens that the pools of a replica hold (0 where the cache does not grow with tokens).
+    `cache_tokens_count`: tokens that the pools of a replica hold in sequences of that length (0 without a cache).
     """
 
     memory: Breakdown
@@ -40,7 +40,7 @@ class Capacity:
     cache_bytes_per_sequence: float
     running_count: float
     binding: str
-    cache_tokens: float
+    cache_tokens_count: float
 
     @property
     def fits(self) -> bool:
@@ -62,9 +62,9 @@ def capacity(job: ServingJob) -> Capacity:
     weights = weight_bytes_per_device(job.model, job.plan)
     workspace = workspace_bytes(job) + engine.workspace_bytes
     pool = _pool_bytes(job, available, weights, workspace)
-    each = sequence_cache_bytes(job, reserved_tokens(job))
+    reserved = reserved_tokens(job)
+    each = sequence_cache_bytes(job, reserved)
     count, binding = _running(job, pool, each)
-    per_token = _marginal_bytes(job)
     groups = job.plan.attention_data_count
     pooled = max(0.0, pool) if job.model.main.role == "decoder" else 0.0
     leaves = [
@@ -89,7 +89,7 @@ def capacity(job: ServingJob) -> Capacity:
         cache_bytes_per_sequence=each,
         running_count=count,
         binding=binding,
-        cache_tokens=groups * max(0.0, pool) / per_token if per_token > 0 else 0.0,
+        cache_tokens_count=groups * max(0.0, pool) / each * reserved if each > 0 else 0.0,
     )
 
 
@@ -172,15 +172,6 @@ def sequence_cache_bytes(job: ServingJob, tokens: float) -> float:
     block = float(job.engine.block_tokens)
     rounded = math.ceil(tokens / block) * block
     return cache_bytes_per_device(job.model, job.plan, rounded, job.encoder_tokens, job.engine.window_cache)
-
-
-def _marginal_bytes(job: ServingJob) -> float:
-    """Cache bytes of one more token at the reserved length."""
-    if job.model.main.role != "decoder":
-        return 0.0
-    at = reserved_tokens(job)
-    more = cache_bytes_per_device(job.model, job.plan, at + 1.0, job.encoder_tokens, job.engine.window_cache)
-    return more - cache_bytes_per_device(job.model, job.plan, at, job.encoder_tokens, job.engine.window_cache)
 
 
 def _running(job: ServingJob, pool: float, each: float) -> tuple[float, str]:

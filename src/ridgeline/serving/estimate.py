@@ -277,6 +277,7 @@ def _answer(
         running_count=point.running_count * replicas,
         max_running_count=room.running_count * replicas,
         binding=binding or room.binding,
+        cache_tokens_count=room.cache_tokens_count * replicas,
         cache_used_frac=min(1.0, point.running_count * cached / pool) if pool > 0 else 0.0,
         utilisation_frac=1.0,
         time=per_token,

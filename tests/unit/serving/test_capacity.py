@@ -47,7 +47,7 @@ def test_sequences_reserve_their_whole_length_or_their_mean(toy):
     assert keep.binding == "key-value pool"
     evicting = capacity(toy.job(engine=engine(admission="evict"), load=load))
     assert evicting.cache_bytes_per_sequence == 1300 * TOKEN
-    assert keep.cache_tokens == pytest.approx(keep.pool_bytes / TOKEN)
+    assert keep.cache_tokens_count == pytest.approx(keep.pool_bytes / TOKEN)
 
 
 def test_blocks_round_up(toy):
