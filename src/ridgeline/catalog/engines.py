@@ -50,6 +50,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "mixed_steps": "mixed_steps",
     "admission": "admission",
     "bucket_tokens": "bucket_tokens",
+    "padded_batch": "padded_batch",
     "release_spread": "release_sigma",
 }
 _WHOLE = {field for field in ENGINE_FIELDS.values() if field.endswith(("_count", "_tokens"))}

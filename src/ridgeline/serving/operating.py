@@ -199,6 +199,8 @@ def _point(
 
 def _decoding(job: ServingJob, requests_count: float) -> Step:
     """A step in which every request advances by a token (each of its beams, with beam search)."""
+    if job.engine.padded_batch and math.isfinite(job.max_batch_count):
+        requests_count = max(requests_count, job.max_batch_count * job.schedulers_count)
     return Step(
         decode_count=job.load.beams_count * requests_count,
         context_tokens=job.context_tokens,

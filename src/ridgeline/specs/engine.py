@@ -49,6 +49,7 @@ class EngineProfile:
     Engines that choose limits by device have a second pair, `small_batch_count` and `small_batch_tokens`, for devices
     with less than `large_device_bytes` of memory and for `small_architectures`.
     `bucket_tokens`: shapes are compiled, lengths padded up to powers of two from this one (0: dynamic shapes).
+    `padded_batch`: every decode step computes all slots of the batch that was compiled, taken or not.
     `facts` maps a field to its fact id; `assumed` names the fields that rest on an assumption.
     """
 
@@ -89,6 +90,7 @@ class EngineProfile:
     admission: Admission = "no-evict"
     batching: Batching = "continuous"
     bucket_tokens: int = 0
+    padded_batch: bool = False
     date: str = ""
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
     assumed: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -17,6 +18,18 @@ from ridgeline.serving import (
 from ridgeline.serving.operating import prompts_in_a_step, running_point, steady_pieces
 from ridgeline.specs import EngineProfile, Load, ServingPlan
 from ridgeline.workload.engine_step import Step
+
+
+def test_compiled_batches_compute_empty_slots(toy):
+    """One client is as slow as the compiled batch makes him, and no slower than with dynamic shapes when it is full."""
+    plan = replace(toy.job().plan, max_batch_count=32)
+    load = Load(input_tokens=2000, output_tokens=64)
+    dynamic = toy.job(engine=EngineProfile(id="e"), plan=plan, load=load)
+    padded = toy.job(engine=EngineProfile(id="e", padded_batch=True), plan=plan, load=load)
+    one, full = (estimate_serving(padded.with_load(concurrency_count=n)).tpot_s.best for n in (1.0, 32.0))
+    assert estimate_serving(dynamic.with_load(concurrency_count=1.0)).tpot_s.best < 0.95 * one
+    assert estimate_serving(dynamic.with_load(concurrency_count=32.0)).tpot_s.best == pytest.approx(full)
+    assert one <= full
 
 
 def test_single_request_is_prompt_and_steps(toy):
