@@ -71,6 +71,8 @@ def read_rows(path: str | Path, kind: str) -> list[Row]:
         raise ScenarioError(
             f"{path}: not a {kind} file: columns missing: {', '.join(missing)}; found {', '.join(header[:12])}"
         )
+    if not rows:
+        raise ScenarioError(f"{path}: holds no rows under its header")
     return rows
 
 
@@ -86,13 +88,13 @@ def inference_kind(path: str | Path) -> str:
 
 def _read(path: Path) -> tuple[list[str], list[Row]]:
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream)
             header = list(reader.fieldnames or [])
             rows = [Row(cells, line) for line, cells in enumerate(reader, start=2)]
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise ScenarioError(f"{path}: not a CSV file in UTF-8: {error}") from error
     if not header:
         raise ScenarioError(f"{path}: the file is empty")

@@ -12,12 +12,12 @@ from ridgeline.core import FrozenMap
 from ridgeline.errors import CatalogError
 from ridgeline.specs import EngineProfile, Load, ServingPlan, System, Transformer
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_engines import llm_engine, mlperf_round
 from ridgeline.validation.inference_formats import formats_of
 from ridgeline.validation.inference_layouts import Layouts, layouts_of
 from ridgeline.validation.inference_lengths import Lengths, benchmark_of, latency_limits, lengths_of
 from ridgeline.validation.inference_names import loaded, model_id
-from ridgeline.validation.training_rows import Unscored
 
 Mode = Literal["static", "closed", "open", "maximum"]
 

@@ -11,12 +11,12 @@ from ridgeline.errors import CatalogError
 from ridgeline.intake import transformer_from_config
 from ridgeline.specs import Chip, EngineProfile, Load, ServingPlan, System, Transformer
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_cases import without_formats
 from ridgeline.validation.inference_engines import mlperf_round
 from ridgeline.validation.inference_formats import FORMATS, wide_of
 from ridgeline.validation.inference_lengths import RECORD, benchmark_of
 from ridgeline.validation.inference_names import loaded, model_id, spelling
-from ridgeline.validation.training_rows import Unscored
 
 Mode = Literal["batch", "maximum"]
 

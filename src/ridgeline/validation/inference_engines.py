@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ridgeline.catalog import Catalog
 from ridgeline.specs import EngineProfile
 from ridgeline.validation.corpus import Row
-from ridgeline.validation.training_rows import Unscored
+from ridgeline.validation.each_row import Unscored
 
 # (words that must all stand in the text, engine, remark). MLPerf submitters name TensorRT where TensorRT-LLM runs.
 LLM_RULES: tuple[tuple[tuple[str, ...], str, str], ...] = (

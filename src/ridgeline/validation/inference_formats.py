@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ridgeline.specs import Chip, EngineProfile, Transformer
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_engines import mlperf_round
-from ridgeline.validation.training_rows import Unscored
 
 # How much a filled format widens the interval (log standard deviation): half of the usual gain of 8 over 16 bits.
 FORMAT_SIGMA = 0.2

@@ -10,8 +10,8 @@ from typing import Literal
 from ridgeline.serving import layout_problems
 from ridgeline.specs import EngineProfile, ServingPlan, System, Transformer
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_engines import mlperf_round
-from ridgeline.validation.training_rows import Unscored
 
 Choice = Literal["only", "best", "between"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ridgeline.catalog import Catalog
 from ridgeline.catalog.records import Fact
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_engines import mlperf_round
-from ridgeline.validation.training_rows import Unscored
 
 RECORD = "request-lengths"
 # How uncertain a published mean is as a stand-in for the lengths themselves (log standard deviation): assumed.

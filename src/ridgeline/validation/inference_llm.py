@@ -13,12 +13,11 @@ from ridgeline.errors import Infeasible, RidgelineError
 from ridgeline.serving import ServingEstimate, ServingJob, estimate_serving
 from ridgeline.specs import Calibration, Load, ServingPlan
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored, score_each
 from ridgeline.validation.inference_baseline import llm_baseline
 from ridgeline.validation.inference_cases import LlmCase, llm_case
-from ridgeline.validation.inference_rows import score_each
 from ridgeline.validation.inference_suspects import RELABELLED, SUSPECTS
 from ridgeline.validation.scores import Report, ScoredRow
-from ridgeline.validation.training_rows import Unscored
 
 # What each metric is read from, in its unit; the corpus gives times in thousandths of a second.
 MILLI = 1e3
@@ -103,7 +102,7 @@ def in_waves(job: ServingJob) -> ServingEstimate:
 def score_llm(rows: list[Row], path: str, catalog: Catalog) -> Report:
     """Predictions for every row that states enough."""
     session = Session(catalog)
-    return score_each(rows, path, lambda row: score_row(row, session))
+    return score_each("inference", rows, path, lambda row: score_row(row, session))
 
 
 def score_row(row: Row, session: Session) -> ScoredRow:

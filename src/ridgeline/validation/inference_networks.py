@@ -12,10 +12,10 @@ from ridgeline.errors import RidgelineError
 from ridgeline.serving.network import NetworkServingEstimate, NetworkServingJob, estimate_network, network_memory
 from ridgeline.validation.baseline import compute_baseline_s
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_encoders import TAIL_SIGMA, engine_of, formats_of, machine_of
 from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import ScoredRow
-from ridgeline.validation.training_rows import Unscored
 
 METRICS = ("samples_s", "latency_ms", "p99_ms")
 MILLI = 1e3

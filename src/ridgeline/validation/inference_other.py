@@ -13,11 +13,10 @@ from ridgeline.serving import ServingEstimate, ServingJob, estimate_serving
 from ridgeline.specs import Calibration, Load
 from ridgeline.validation.baseline import compute_baseline_s
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored, score_each
 from ridgeline.validation.inference_encoders import EncoderCase, encoder_case, encoder_id
 from ridgeline.validation.inference_networks import is_network_row, score_network_row
-from ridgeline.validation.inference_rows import score_each
 from ridgeline.validation.scores import Report, ScoredRow
-from ridgeline.validation.training_rows import Unscored
 from ridgeline.workload.flop import forward_flop_per_token
 
 METRICS = ("samples_s", "latency_ms", "p99_ms")
@@ -71,7 +70,7 @@ class Session:
 def score_other(rows: list[Row], path: str, catalog: Catalog) -> Report:
     """Predictions for every row that states enough of a network that is modelled."""
     session = Session(catalog)
-    return score_each(rows, path, lambda row: score_row(row, session))
+    return score_each("inference", rows, path, lambda row: score_row(row, session))
 
 
 def score_row(row: Row, session: Session) -> ScoredRow:

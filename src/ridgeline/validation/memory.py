@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ridgeline.catalog import Catalog
 from ridgeline.core import Breakdown, Interval, quadrature
-from ridgeline.errors import RidgelineError, ScenarioError
+from ridgeline.errors import ScenarioError
 from ridgeline.training.memory import CONTEXT, SLACK, STATES
 from ridgeline.validation.corpus import Row, read_rows
+from ridgeline.validation.each_row import Unscored, check_ranges, score_each
 from ridgeline.validation.scores import Report, ScoredRow
 from ridgeline.validation.training import FILL_SIGMA, estimate_of
-from ridgeline.validation.training_rows import Unscored
 
 UNITS_BYTES = {"GB": 1e9, "GiB": 2.0**30, "MB": 1e6, "MiB": 2.0**20, "B": 1.0}
 # Spread of what an allocator holds above what a plan needs: two caching allocators' reserved over allocated peaks
@@ -33,15 +33,7 @@ def score_memory(path: str, catalog: Catalog, training: str | None = None) -> Re
     if not beside.exists():
         raise ScenarioError(f"{beside}: no such file; name the training rows of {path} with --training FILE")
     by_id = {row.id: row for row in read_rows(beside, "training")}
-    report = Report("memory", path, len(rows))
-    for row in rows:
-        try:
-            report.scored.append(score_row(row, by_id, catalog))
-        except Unscored as reason:
-            report.skip(str(reason))
-        except RidgelineError as error:
-            report.skip(f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
-    return report
+    return score_each("memory", rows, path, lambda row: score_row(row, by_id, catalog))
 
 
 def score_row(row: Row, by_id: dict[str, Row], catalog: Catalog) -> ScoredRow:
@@ -49,6 +41,7 @@ def score_row(row: Row, by_id: dict[str, Row], catalog: Catalog) -> ScoredRow:
     run = by_id.get(row.id)
     if run is None:
         raise Unscored("no training row of this id")
+    check_ranges(run)
     scale, peak = UNITS_BYTES.get(row.text("unit")), row.number("peak_mem")
     if scale is None or not peak:
         raise Unscored("no value")

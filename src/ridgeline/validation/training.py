@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from ridgeline.catalog import Catalog
 from ridgeline.core import Interval, quadrature
-from ridgeline.errors import RidgelineError
 from ridgeline.specs import LayerRun, SoftmaxAttention, Stack, TrainingPlan, Transformer
 from ridgeline.training import Setting, TrainingEstimate, TrainingJob, complete_plan, estimate_step
 from ridgeline.validation.corpus import Row, read_rows
+from ridgeline.validation.each_row import Unscored, score_each
 from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import Report, ScoredRow
 from ridgeline.validation.training_networks import FAMILIES, score_network_row
-from ridgeline.validation.training_rows import TrainingCase, Unscored, training_case
+from ridgeline.validation.training_rows import TrainingCase, training_case
 from ridgeline.workload.training_flop import step_flop
 
 # How much a filled input widens the interval (log standard deviation of each): between the spread of layouts that
@@ -28,15 +28,7 @@ METRICS = ("step_time_s", "tokens_per_s_per_device", "samples_per_s_total", "tfl
 def score_training(path: str, catalog: Catalog) -> Report:
     """Predictions for every row of a training file that states enough."""
     rows = read_rows(path, "training")
-    report = Report("training", path, len(rows))
-    for row in rows:
-        try:
-            report.scored.append(score_row(row, catalog))
-        except Unscored as reason:
-            report.skip(str(reason))
-        except RidgelineError as error:
-            report.skip(f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
-    return report
+    return score_each("training", rows, path, lambda row: score_row(row, catalog))
 
 
 def score_row(row: Row, catalog: Catalog) -> ScoredRow:

@@ -15,9 +15,10 @@ from ridgeline.training.network_step import (
     largest_batch_count,
 )
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import ScoredRow
-from ridgeline.validation.training_rows import Unscored, release_date, system_of
+from ridgeline.validation.training_rows import release_date, system_of
 
 FAMILIES = ("cnn", "diffusion")
 METRICS = ("step_time_s", "samples_per_s_total")

@@ -11,8 +11,10 @@ from ridgeline.catalog import Catalog
 from ridgeline.errors import RidgelineError
 from ridgeline.specs import Chip, SoftwareProfile, System
 from ridgeline.specs.plan import Recompute, Sharding
+from ridgeline.specs.precision import BITS_PER_ELEMENT
 from ridgeline.training import PlanDraft
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.training_models import RowModel, row_model, vit_tokens
 
 # Which software a framework column means: the first entry whose word stands in it. A release is then chosen by date.
@@ -55,10 +57,6 @@ _SHARDING: Mapping[str, Sharding] = {
     "fsdp": "zero3",
     "hsdp": "zero3",
 }
-
-
-class Unscored(Exception):
-    """A row that cannot be scored, with the reason under which it is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +166,8 @@ def _sequence(row: Row, fills: list[str]) -> int:
 
 def _precision(row: Row, chip: Chip, fills: list[str]) -> str:
     stated = row.text("precision")
+    if stated and stated not in BITS_PER_ELEMENT:
+        raise Unscored(f"precision {stated[:20]!r} is not known")
     if stated:
         return stated
     year = row.count("year") or 2024

@@ -6,10 +6,10 @@ import pytest
 
 from ridgeline.catalog import Catalog, load_catalog
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_cases import LlmCase, llm_case
 from ridgeline.validation.inference_encoders import encoder_case, encoder_id
 from ridgeline.validation.inference_names import model_id
-from ridgeline.validation.training_rows import Unscored
 
 LLM = {
     "id": "X-0001",

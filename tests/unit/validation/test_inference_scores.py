@@ -12,12 +12,12 @@ from ridgeline.catalog import Catalog, load_catalog
 from ridgeline.serving import ServingJob, estimate_serving
 from ridgeline.specs import Load, ServingPlan
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference import score_inference
 from ridgeline.validation.inference_cases import llm_case
 from ridgeline.validation.inference_llm import Session, in_waves, score_row
 from ridgeline.validation.inference_names import loaded
 from ridgeline.validation.scores import Report, ScoredRow
-from ridgeline.validation.training_rows import Unscored
 
 ROW = {
     "id": "X-0001",

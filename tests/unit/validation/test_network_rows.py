@@ -6,11 +6,11 @@ import pytest
 
 from ridgeline.catalog import load_catalog
 from ridgeline.validation.corpus import Row
+from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_networks import network_serving_job, score_network_row
 from ridgeline.validation.network_names import NAMES, row_network
 from ridgeline.validation.training_networks import network_job
 from ridgeline.validation.training_networks import score_network_row as score_training
-from ridgeline.validation.training_rows import Unscored
 from ridgeline.workload.convnets.catalogue import NETWORKS
 
 CATALOG = load_catalog()
