@@ -236,6 +236,6 @@ def _integer(section: Config, key: str, bits: int, group: Any) -> str:
     sizes = {None: "int4", -1: "int4", 32: "int4_g32", 64: "int4_g64", 128: "int4_g128"}
     if bits != 4:
         section.fail(key, f"got {bits}, expected 4 or 8 bits")
-    if group not in sizes:
+    if not isinstance(group, (int, float, type(None))) or group not in sizes:
         section.fail(section.key_of("group_size", "q_group_size"), f"got {shown(group)}, expected 32, 64, 128 or -1")
     return sizes[group]

@@ -124,6 +124,25 @@ def test_nested_keys_and_lists_are_named_by_their_path(config: dict[str, Any], s
     assert says in message(config)
 
 
+@pytest.mark.parametrize("pattern", ["", "LLLX", "lg"])
+def test_a_pattern_of_windows_has_known_letters(pattern: str) -> None:
+    gemma = {**LLAMA, "model_type": "gemma3_text", "head_dim": 64, "sliding_window": 512}
+    text = message({**gemma, "sliding_window_pattern": pattern})
+    assert f"sliding_window_pattern: got {pattern!r}, expected letters L" in text
+
+
+@pytest.mark.parametrize("size", [[[]], ["x"], {"a": 1}, "many"])
+def test_a_group_size_is_a_number(size: Any) -> None:
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": size}
+    assert "quantization_config.group_size: got" in message({**LLAMA, "quantization_config": gptq})
+
+
+@pytest.mark.parametrize("times", ["x", None, [1], 1.5, 10**12, -1])
+def test_repeats_of_attention_are_a_whole_number(times: Any) -> None:
+    neo = {**LLAMA, "model_type": "gpt_neo", "attention_types": [[["global", "local"], times]]}
+    assert "attention_types: got" in message(neo)
+
+
 @pytest.mark.parametrize("config", [None, [], "llama", 3])
 def test_what_is_no_mapping_is_refused(config: Any) -> None:
     assert "expected a mapping" in message(config)

@@ -75,6 +75,9 @@ def global_every(period: int) -> WindowRule:
             return listed
         pattern = config.get("sliding_window_pattern", "_sliding_window_pattern")
         if isinstance(pattern, str):
+            if not pattern or set(pattern) - set("LG"):
+                key = config.key_of("sliding_window_pattern", "_sliding_window_pattern")
+                config.fail(key, f"got {shown(pattern)}, expected letters L (window) and G (all) such as LLLG")
             size = window_size(config)
             return [size if pattern[i % len(pattern)] == "L" and i != count - 1 else None for i in range(count)]
         names = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
@@ -94,7 +97,10 @@ def local_pairs(config: Config, count: int) -> list[int | None]:
     for entry in config.items("attention_types", default=[[["global", "local"], count // 2]]):
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], list):
             config.fail("attention_types", f"got {shown(entry)}, expected [[kinds], repeats]")
-        kinds.extend(list(entry[0]) * int(entry[1]))
+        times = entry[1]
+        if isinstance(times, bool) or not isinstance(times, int) or not 0 <= times <= MAX_LAYERS:
+            config.fail("attention_types", f"got {shown(times)} repeats, expected a whole number up to {MAX_LAYERS}")
+        kinds.extend(list(entry[0]) * times)
     if len(kinds) != count:
         config.fail("attention_types", f"describes {len(kinds)} layers, expected {count}")
     size = window_size(config, "window_size", default=256)
