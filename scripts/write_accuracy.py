@@ -49,7 +49,7 @@ def line(name: str, part: dict[str, Any]) -> str:
     figures = (part["median_ape"], part["p90_ape"], part["bias"], part["coverage_80"], naive)
     cells = [percent(value) for value in figures]
     rank = "-" if part["spearman"] is None else f"{part['spearman']:.3f}"
-    return f"| {name} | {part['scored']} | {' | '.join(cells)} | {rank} |{mark}"
+    return f"| {name}{mark} | {part['scored']} | {' | '.join(cells)} | {rank} |"
 
 
 def section(title: str, report: Report) -> list[str]:

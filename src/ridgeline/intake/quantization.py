@@ -233,7 +233,7 @@ def _integers(section: Config, wide: str) -> Scheme:
 def _integer(section: Config, key: str, bits: int, group: Any) -> str:
     if bits == 8:
         return "int8"
-    sizes = {None: "int4", -1: "int4", 32: "int4_g32", 64: "int4_g64", 128: "int4_g128"}
+    sizes: dict[float | None, str] = {None: "int4", -1: "int4", 32: "int4_g32", 64: "int4_g64", 128: "int4_g128"}
     if bits != 4:
         section.fail(key, f"got {bits}, expected 4 or 8 bits")
     if not isinstance(group, (int, float, type(None))) or group not in sizes:
