@@ -188,13 +188,14 @@ TRACKED = {
     "examples",
     ".ci",
     "README.md",
+    "NOTICE",
     "Makefile",
     "pyproject.toml",
 }
 
 
-def test_no_machine_paths_in_tracked_text() -> None:
-    banned = re.compile(r"/" + r"(work|farm|root)/")
+def test_no_machine_paths_or_registry_hosts_in_tracked_text() -> None:
+    banned = re.compile(r"/" + r"(work|farm|root)/|py" + r"pi\.org|registry\.n" + r"pmjs")
     suffixes = {".py", ".md", ".yaml", ".toml", ".txt", ""}
     names = [p for p in ROOT.rglob("*") if p.is_file() and p.suffix in suffixes]
     found = [
