@@ -51,6 +51,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "admission": "admission",
     "bucket_tokens": "bucket_tokens",
     "padded_batch": "padded_batch",
+    "stream_rows": "stream_rows_count",
     "release_spread": "release_sigma",
 }
 _WHOLE = {field for field in ENGINE_FIELDS.values() if field.endswith(("_count", "_tokens"))}

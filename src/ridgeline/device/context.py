@@ -20,6 +20,8 @@ class KernelContext:
     `attention`: kernel family of attention ("fa1", "fa2", "fa3", "flashinfer", "unfused", ...); empty takes the one
     that the calibration of the chip prefers.
     `fused`: element-wise work is done by fused training kernels rather than by one kernel an operation.
+    `stream_rows_count`: products of up to so many rows are done by kernels of their own that read the matrix once, at
+    the rate of other streaming kernels, without the matrix units (0: all products are tiled).
     """
 
     host_launch_s: float = 0.0
@@ -27,6 +29,7 @@ class KernelContext:
     resident_activations: bool = True
     attention: str = ""
     fused: bool = False
+    stream_rows_count: float = 0.0
 
 
 STREAM = KernelContext()

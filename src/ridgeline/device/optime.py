@@ -78,7 +78,10 @@ def op_time(op: ComputeOp, chip: Chip, calibration: Calibration, context: Kernel
     where the calibration has no law for the operation.
     """
     if isinstance(op, Gemm):
-        result = _products(op, chip, calibration, context, "gemm")
+        streamed = 0 < op.m <= context.stream_rows_count
+        result = (
+            _streamed(op, chip, calibration, context) if streamed else _products(op, chip, calibration, context, "gemm")
+        )
     elif isinstance(op, GroupedGemm):
         result = _products(op, chip, calibration, context, "moe")
     elif isinstance(op, AttentionPrefill):
@@ -166,6 +169,15 @@ def _products(
     limiter = f"{law.fact}.feed_flop_per_byte" if bool(time.feed) else peak_fact(chip, op.math_precision)
     facts = rate_facts(chip, op.math_precision, tiled=tiled)
     return _answer(time, chip, law, sigma, "tiled-gemm" if tiled else "systolic-gemm", facts, limiter)
+
+
+def _streamed(op: Gemm, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
+    """A product of few rows as a stream of its matrix, multiplied on the vector units."""
+    stream = Elementwise(name=op.name, kind="residual", bytes=op.bytes, flop=op.flop)
+    time = _elementwise(stream, chip, calibration, replace(context, resident_activations=False, fused=False))
+    if op.weight_precision == op.activation_precision:
+        return time
+    return replace(time, sigma=quadrature(time.sigma, _UNPACKING_SIGMA))
 
 
 def attention_law(calibration: Calibration, chip: Chip, phase: str, family: str, precision: str) -> tuple[str, Law]:

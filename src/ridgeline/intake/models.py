@@ -85,6 +85,8 @@ def load_model(ref: str, catalog: Catalog) -> Transformer:
     What looks like a path (has a separator, ends in .json, or exists) is one. An `hf_quant_config.json` beside the
     file is read with it. Raises `BadModelFile` or `UnknownName` with one message.
     """
+    if "://" in ref:
+        raise BadModelFile(f"{ref}: a web address is not read; download the config.json and give its path")
     path = Path(ref)
     if "/" in ref or ref.endswith(".json") or path.exists():
         if not path.exists() and ref in catalog.aliases("models"):
@@ -114,30 +116,46 @@ def from_file(path: Path) -> Transformer:
         raise BadModelFile(f"{path}: is not a regular file, expected a config.json")
     data = read_json(path)
     if not isinstance(data, Mapping):
-        raise BadModelFile(f"{path}: got a JSON {type(data).__name__}, expected an object of keys (a config.json)")
+        raise BadModelFile(f"{path}: got {shown(data)}, expected an object of keys (a config.json)")
     sidecar = path.with_name(_SIDECAR)
     if sidecar.is_file() and "quantization_config" not in data:
         recipe = read_json(sidecar)
-        if isinstance(recipe, Mapping) and isinstance(recipe.get("quantization"), Mapping):
-            data = {**data, "quantization_config": {"quant_method": "modelopt", **recipe["quantization"]}}
+        quantization = recipe.get("quantization") if isinstance(recipe, Mapping) else None
+        if not isinstance(quantization, Mapping):
+            raise BadModelFile(f"{sidecar}: got {shown(recipe)}, expected an object with `quantization`")
+        data = {**data, "quantization_config": {"quant_method": "modelopt", **quantization}}
     name = path.parent.name if path.name == "config.json" else path.stem
     return transformer_from_config(data, id=name or path.stem, where=str(path))
 
 
 _SIDECAR = "hf_quant_config.json"
+MAX_FILE_BYTES = 50_000_000
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are given once."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {key!r} is given twice")
+        found[key] = value
+    return found
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; `BadModelFile` for what cannot be read or parsed."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise BadModelFile(f"{path}: {size:,} bytes, a config.json may have at most {MAX_FILE_BYTES:,}")
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise BadModelFile(f"{path}: broken JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise BadModelFile(f"{path}: broken JSON: nested too deeply") from None
     except UnicodeDecodeError:
         raise BadModelFile(f"{path}: not text, expected a JSON file (config.json)") from None
-    except ValueError as error:
-        raise BadModelFile(f"{path}: broken JSON: {error}") from None
+    except ValueError as error:  # also a number of thousands of digits
+        raise BadModelFile(f"{path}: broken JSON: {str(error).split(';')[0]}") from None
     except OSError as error:
         raise BadModelFile(f"{path}: cannot be read: {error.strerror}") from None

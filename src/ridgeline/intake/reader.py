@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+from ridgeline import errors
 from ridgeline.errors import BadModelFile, nearest_names
 
 HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model", "dim", "model_dim")
@@ -285,8 +286,7 @@ def shown(value: object) -> str:
     >>> shown([1] * 40)
     '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...'
     """
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return errors.shown(value, _SHOWN)
 
 
 _SHOWN = 42

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +87,10 @@ def load_scenario(source: str | Path | Mapping[str, Any], sets: Sequence[str] = 
 def _model(ref: str, folder: Path, catalog: Catalog, spot: str) -> Transformer:
     """A path relative to the scenario's folder where there is such a file or the text looks like one; else an id."""
     path = folder / ref
+    if "://" in ref:
+        raise ScenarioError(f"{spot}: got {ref!r}, a web address is not read; download the config.json, give its path")
     if ref.endswith((".json", ".yaml")) or ref.startswith((".", "/", "~")) or _exists(path):
-        target = Path(ref).expanduser() if ref.startswith("~") else path
+        target = Path(os.path.expanduser(ref)) if ref.startswith("~") else path
         if not _exists(target):
             raise ScenarioError(f"{spot}: no such file {target}")
         return load_model(str(target), catalog)

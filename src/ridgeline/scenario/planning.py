@@ -12,6 +12,7 @@ from ridgeline.errors import BadFact, BadPlan, NoFeasiblePlan, RidgelineError, S
 from ridgeline.power import PowerLaw
 from ridgeline.scenario.answer import PlanAnswer
 from ridgeline.scenario.defaults import engine_name, software_name
+from ridgeline.scenario.fitting import length_notes, require_fitting
 from ridgeline.scenario.load import Candidate, Scenario
 from ridgeline.search import (
     Limits,
@@ -48,7 +49,8 @@ def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
     so because parts of the layout that the scenario fixes do not divide.
     """
     terms = terms_of(scenario)
-    notes: list[Note] = list(scenario.catalog.notes)
+    require_fitting(scenario)
+    notes: list[Note] = [*scenario.catalog.notes, *length_notes(scenario)]
     machines = [machine for item in scenario.candidates for machine in _machines(item, scenario, notes)]
     result: SearchResult[Any]
     if scenario.kind == "train":

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ridgeline.core import FrozenMap
 from ridgeline.device import STREAM, KernelContext
 from ridgeline.specs import Calibration, EngineProfile
-from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, ComputeOp
+from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, ComputeOp, Gemm
+
+
+@cache
+def _streaming(rows_count: int) -> KernelContext:
+    return KernelContext(stream_rows_count=rows_count)
 
 
 @lru_cache(maxsize=256)
@@ -32,6 +37,8 @@ def kernel_context(engine: EngineProfile, calibration: Calibration, op: ComputeO
     head a key head, "<family>-mha"), else the one that the calibration prefers. Attention without fusion writes its
     scores to memory in prefill; with one query a sequence there is nothing to fuse.
     """
+    if isinstance(op, Gemm) and engine.stream_rows_count:
+        return _streaming(engine.stream_rows_count)
     family = engine.attention_family
     if not family or not isinstance(op, (AttentionDecode, AttentionPrefill)):
         return STREAM

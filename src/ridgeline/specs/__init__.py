@@ -5,7 +5,7 @@ from ridgeline.specs.chip import Chip
 from ridgeline.specs.engine import EngineProfile, Load
 from ridgeline.specs.network import Network, Node, Shape
 from ridgeline.specs.plan import ServingPlan, TrainingPlan
-from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, bytes_per_element
+from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, WHOLE_FILE_FORMATS, bytes_per_element
 from ridgeline.specs.price import Price, Site
 from ridgeline.specs.reliability import Reliability
 from ridgeline.specs.software import SoftwareProfile
@@ -24,6 +24,7 @@ from ridgeline.specs.transformer import (
 __all__ = [
     "BITS_PER_ELEMENT",
     "PEAK_KEYS",
+    "WHOLE_FILE_FORMATS",
     "Calibration",
     "Chip",
     "EngineProfile",

@@ -49,6 +49,7 @@ class EngineProfile:
     Engines that choose limits by device have a second pair, `small_batch_count` and `small_batch_tokens`, for devices
     with less than `large_device_bytes` of memory and for `small_architectures`.
     `bucket_tokens`: shapes are compiled, lengths padded up to powers of two from this one (0: dynamic shapes).
+    `stream_rows_count`: products of up to so many rows are kernels that stream the matrix once (0: none).
     `padded_batch`: every decode step computes all slots of the batch that was compiled, taken or not.
     `facts` maps a field to its fact id; `assumed` names the fields that rest on an assumption.
     """
@@ -91,6 +92,7 @@ class EngineProfile:
     batching: Batching = "continuous"
     bucket_tokens: int = 0
     padded_batch: bool = False
+    stream_rows_count: int = 0
     date: str = ""
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
     assumed: tuple[str, ...] = ()

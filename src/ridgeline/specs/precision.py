@@ -36,6 +36,9 @@ BITS_PER_ELEMENT: dict[str, float] = {
     "q8_0": 8.5,  # src: llama-cpp-quantize
 }
 
+# Formats of whole files: llama.cpp narrows embedding and head too, so that their bits are a mean over the whole file.
+WHOLE_FILE_FORMATS = frozenset({"q4_0", "q4_k", "q4_k_m", "q5_k_m", "q6_k", "q8_0"})
+
 # The peak of which entry of `Chip.peak_dense_flop_per_s` a format may use, best first. Weight-only formats
 # (int4 weights with 16-bit activations) are a matter of the plan, not of this table.
 PEAK_KEYS: dict[str, tuple[str, ...]] = {

@@ -134,7 +134,8 @@ class Layer:
     `other_parameters_count`: norms, convolutions, gates, sinks and whatever makes no GEMM. `norms_count` norms of
     the hidden width run per token; `activation_count` elements go through the MLP non-linearity per token (of
     one expert times active experts for mixtures); `gated`: the MLP multiplies two branches; `rope`: rotary
-    position embedding is applied.
+    position embedding is applied. `stream_frac`: elements that a norm or residual works on for each token, over the
+    stack's width (stages of vision models that shrink the image have fewer).
     """
 
     linears: tuple[Linear, ...]
@@ -144,6 +145,7 @@ class Layer:
     activation_count: int = 0
     gated: bool = True
     rope: bool = True
+    stream_frac: float = 1.0
 
     @property
     def parameters_count(self) -> int:

@@ -95,7 +95,7 @@ def _layer_ops(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[O
     norms = layer.norms_count
     passes = _NORM_PASSES if setting.engine.fused_epilogues else _ADD_NORM_PASSES
     width = (passes - 1.0) * setting.wide_bytes + _fed_bytes(layer, "column", setting)
-    moved = norms * tokens * stack.hidden_count * width
+    moved = norms * tokens * stack.hidden_count * layer.stream_frac * width
     yield small_kernel("norm", "norm", moved, norms, setting), 1.0
     for group in _fused(layer.linears, setting.engine.fused_projections):
         if group[0].role != "expert":
@@ -199,7 +199,7 @@ def _layer_reductions(layer: Layer, stack: Stack, setting: Setting) -> Iterator[
     count = float(mixer_ends) + float(mlp_ends)
     if layer.norms_count == 1:
         count = min(count, 1.0)
-    message = setting.group.tokens * stack.hidden_count * setting.wide_bytes
+    message = setting.group.tokens * stack.hidden_count * layer.stream_frac * setting.wide_bytes
     group = RankGroup(size_count=degree)
     if count > 0:
         yield Collective(name="tensor all-reduce", kind="all_reduce", message_bytes=message, group=group), count

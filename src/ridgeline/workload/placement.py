@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ridgeline.core import model as formula
 from ridgeline.specs import (
     BITS_PER_ELEMENT,
+    WHOLE_FILE_FORMATS,
     Layer,
     Linear,
     Recurrence,
@@ -24,6 +25,7 @@ from ridgeline.specs import (
 _WIDE_BITS = BITS_PER_ELEMENT["bf16"]
 # Roles that post-training recipes leave in the wide format when a plan narrows the weights.
 _KEPT_WIDE = frozenset({"head", "embedding", "router", "other"})
+_ENDS = frozenset({"head", "embedding"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,8 @@ def column_frac(head_count: int | None, degree: int) -> float:
 def weight_precision(linear: Linear, model: Transformer, plan: ServingPlan) -> str:
     """Stored precision of one matrix: its own, else the checkpoint's for its role, else the plan's.
 
-    Where the plan narrows a wide checkpoint, head, embedding, router and odd matrices keep the wide format.
+    Where the plan narrows a wide checkpoint, head, embedding, router and odd matrices keep the wide format; formats of
+    whole files narrow head and embedding too.
     """
     if linear.precision:
         return linear.precision
@@ -98,6 +101,8 @@ def role_precision(role: str, model: Transformer, plan: ServingPlan) -> str:
             return model.precisions[role]
         if "default" in model.precisions:
             return model.precisions["default"]
+    if role in _ENDS and plan.weight_precision in WHOLE_FILE_FORMATS:
+        return plan.weight_precision
     if role in _KEPT_WIDE and BITS_PER_ELEMENT[plan.weight_precision] < _WIDE_BITS:
         return wide_precision(plan)
     return plan.weight_precision

@@ -121,7 +121,8 @@ def cross_tokens(model: Transformer, sequence_tokens: int) -> float:
 
 def _share(run: LayerRun, count: int, stack: Stack) -> LayerShare:
     stored = 1.0 if run.shared else float(count)
-    return LayerShare(layer=run.layer, hidden=stack.hidden_count, count=float(count), stored_count=stored, stack=stack)
+    hidden = round(stack.hidden_count * run.layer.stream_frac)
+    return LayerShare(layer=run.layer, hidden=hidden, count=float(count), stored_count=stored, stack=stack)
 
 
 def _slice(stack: Stack, start: int, count: int) -> Iterator[tuple[LayerRun, int]]:

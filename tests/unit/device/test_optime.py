@@ -214,6 +214,18 @@ def test_benchmark_switch_finds_small_weights_in_the_cache(chip: Chip, calibrati
     assert math.isfinite(warm.time_s)
 
 
+def test_products_of_few_rows_stream_their_matrix_where_the_engine_does(chip: Chip, calibration: Calibration) -> None:
+    streaming = KernelContext(stream_rows_count=8)
+    moved = Elementwise(name="copy", kind="residual", bytes=THIN.bytes, flop=THIN.flop)
+    plain = op_time(moved, chip, calibration, KernelContext(resident_activations=False))
+    assert op_time(THIN, chip, calibration, streaming).time_s == plain.time_s
+    assert op_time(BIG, chip, calibration, streaming) == op_time(BIG, chip, calibration)
+    nine = replace(THIN, m=9)
+    assert op_time(nine, chip, calibration, streaming) == op_time(nine, chip, calibration)
+    narrow = op_time(replace(THIN, weight_precision="int4_g128"), chip, calibration, streaming)
+    assert narrow.sigma > op_time(THIN, chip, calibration, streaming).sigma
+
+
 def test_narrow_weights_move_fewer_bytes_with_a_wider_interval(chip: Chip, calibration: Calibration) -> None:
     packed = replace(THIN, weight_precision="int4")
     wide, narrow = op_time(THIN, chip, calibration), op_time(packed, chip, calibration)

@@ -77,7 +77,7 @@ def test_a_misspelt_key_is_pointed_at() -> None:
         ("hidden_size", 10**15, "expected a whole number from 1 to 1048576"),
         ("hidden_size", 512.5, "got 512.5"),
         ("hidden_size", "512", "got '512', expected a whole number"),
-        ("hidden_size", True, "got True, expected a whole number"),
+        ("hidden_size", True, "got true, expected a whole number"),
         ("hidden_size", float("nan"), "got nan"),
         ("hidden_size", [512], "got [512]"),
         ("num_hidden_layers", 10**6, "expected a whole number from 1 to 4096"),
@@ -158,8 +158,8 @@ def test_text_that_tools_write_for_null_and_truth_is_understood() -> None:
 
 FILES = {
     "broken.json": ('{"model_type": "llama",', "broken JSON at line 1"),
-    "list.json": ("[1, 2]", "got a JSON list, expected an object"),
-    "number.json": ("3", "got a JSON int"),
+    "list.json": ("[1, 2]", "got [1, 2], expected an object"),
+    "number.json": ("3", "got 3, expected an object"),
     "empty.json": ("", "broken JSON"),
     "deep.json": ("[" * 100_000, "broken JSON"),
     "labels.json": ('{"0": "person"}', "model_type: missing"),

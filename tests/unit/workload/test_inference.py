@@ -282,6 +282,12 @@ def test_checkpoint_precisions_go_before_the_plan():
     assert role_precision("head", model(), plan) == "bf16"
 
 
+def test_formats_of_whole_files_narrow_both_ends_but_no_router():
+    plan = ServingPlan(weight_precision="q4_k_m", activation_precision="fp16")
+    assert [role_precision(role, model(), plan) for role in ("head", "embedding", "mlp")] == ["q4_k_m"] * 3
+    assert role_precision("router", model(), plan) == "fp16"
+
+
 def test_uneven_heads_go_to_the_widest_device():
     odd = Linear(name="q", role="attention", inputs_count=8, outputs_count=10 * 64, head_count=10)
     assert local_linear(odd, ServingPlan(tensor_count=4)).outputs_count == 3 * 64

@@ -70,15 +70,15 @@ def resnet(config: Config) -> Shell:
             first = rows if narrow else before
             parts = _residual_block(kind, width, out, (first, rows), shortcut=strided or width != out)
             norms = sum(2 * item.outputs_count for item in parts)
-            layers.append(
-                join(
-                    (Block(linears=parts, other_count=norms, activation_count=out),),
-                    norm_parameters_count=0,
-                    norms_count=len(parts),
-                    gated=False,
-                    rope=False,
-                )
+            made = sum(item.outputs_count * item.rows_per_token for item in parts)
+            layer = join(
+                (Block(linears=parts, other_count=norms, activation_count=round(made)),),
+                norm_parameters_count=0,
+                norms_count=len(parts),
+                gated=False,
+                rope=False,
             )
+            layers.append(replace(layer, stream_frac=made / len(parts) / widths[-1]))
             width = out
     first_conv = convolution("stem", channels, stem, 7, 4.0)
     tokens = (_PUBLISHED_SIDE // 4) ** 2
@@ -134,7 +134,8 @@ def _convnext(config: Config, *, normed_response: bool) -> Shell:
         depthwise = convolution("depthwise", width, width, 7, rows, bias=True, depthwise=True)
         extra = 2 * 4 * width if normed_response else width if scaled else 0
         block = Block(linears=(depthwise, *inner), other_count=extra, activation_count=round(4 * width * rows))
-        layers += [join((block,), norm_parameters_count=2 * width, norms_count=1, gated=False, rope=False)] * depth
+        layer = join((block,), norm_parameters_count=2 * width, norms_count=1, gated=False, rope=False)
+        layers += [replace(layer, stream_frac=width * rows / widths[-1])] * depth
     others += 2 * widths[-1]
     return _image_shell(config, layers, widths[-1], (size // patch) ** 2, linears=tuple(around), other_count=others)
 
@@ -158,7 +159,8 @@ def swin(config: Config) -> Shell:
     if config.flag("use_absolute_embeddings", default=False):
         others += tokens * hidden
     for stage, (depth, count) in enumerate(zip(depths, heads, strict=True)):
-        layers += [_swin_layer(config, width, count, window, (ratio, rows), bias=bias)] * depth
+        layer = _swin_layer(config, width, count, window, (ratio, rows), bias=bias)
+        layers += [replace(layer, stream_frac=width * rows / (hidden * 2 ** (len(depths) - 1)))] * depth
         if stage + 1 < len(depths):
             rows /= 4
             around.append(linear(f"merge-{stage}", "other", 4 * width, 2 * width, rows_per_token=rows))
