@@ -3,7 +3,7 @@
     RidgelineError
       UnitError                                     a quantity that cannot be read
       CatalogError   UnknownName, BadFact, MissingFact
-      IntakeError    BadModelFile                   somebody else's file that cannot be read
+      IntakeError    BadModelFile, BadRequests      somebody else's file that cannot be read
       ScenarioError  BadPlan
       Infeasible     OutOfMemory, NoFeasiblePlan    expected answers, exit code 3
 
@@ -87,6 +87,10 @@ class IntakeError(RidgelineError):
 
 class BadModelFile(IntakeError):
     """A model configuration with a missing key or of an unknown family."""
+
+
+class BadRequests(IntakeError):
+    """Requests (a trace file, or arrays made by hand) that cannot be: missing columns, times that go back, lengths."""
 
 
 class ScenarioError(RidgelineError):
