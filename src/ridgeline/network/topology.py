@@ -11,15 +11,13 @@ taken to place a group inside one domain wherever it fits there.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ridgeline.errors import BadPlan
 from ridgeline.network.collectives import mesh_oneway_bytes_per_s
+from ridgeline.network.torus import TORUS_KINDS, Span, spans
 from ridgeline.specs import NetworkLevel, RankGroup, System
 
-TORUS_KINDS = ("ring", "torus2d", "torus3d")
 KINDS = ("switch", "package", "mesh", "pcie", "fat-tree", "ethernet", *TORUS_KINDS)
 
 
@@ -131,66 +129,27 @@ def _mesh_tier(level: NetworkLevel, inside: int, fan: float, inner: int, oneway:
 
 
 def _torus_tier(level: NetworkLevel, group: RankGroup, fan: float, inner: int, oneway: float) -> Tier:
-    """Rings over every axis that the group has to itself; an axis wraps only at its full length."""
+    """Rings and lines over the axes that the group takes of its slice, each with its share of the links."""
     axes = level.axes or (level.size_count or group.size_count,)
     link = oneway / (2 * len(axes))
-    shape = sub_torus(axes, group)
-    links = 0.0
-    hops = 0.0
-    slowest_shuffle = 0.0
-    for length, used in zip(axes, shape, strict=True):
-        if used > 1:
-            wraps = used == length or _closes(level.kind, used)
-            links += 2.0 if wraps and used > 2 else 1.0
-            hops += used // 2 if wraps else used - 1
-            slowest_shuffle = max(slowest_shuffle, used / (2 if wraps else 1) / 4)  # src: scaling-book
+    if level.kind == "ring":
+        whole = group.size_count * group.stride_count >= axes[0]
+        taken: tuple[Span, ...] = (Span(members_count=max(2, round(fan)), closed=whole),)
+    else:
+        taken = spans(axes, level.kind, group, level.slice_count)
+    links = sum(span.links_count for span in taken)
+    shuffles = [
+        span.members_count * span.spacing_count / (2 if span.closed else 1) / 4  # src: scaling-book
+        for span in taken
+        if span.members_count > 1
+    ]
     others = (group.size_count - 1) / group.size_count
     return Tier(
         level=level,
         fan_count=fan,
         inner_count=inner,
-        oneway_bytes_per_s=max(links, 1.0) * link,
+        oneway_bytes_per_s=(links or 1.0) * link,
         pair_bytes_per_s=link,
-        shuffle_bytes_per_s=link * others / slowest_shuffle if slowest_shuffle else link,
-        hops_count=max(hops, 1.0),
+        shuffle_bytes_per_s=link * others / max(shuffles, default=others),
+        hops_count=max(1.0, float(sum(span.hops_count for span in taken))),
     )
-
-
-def sub_torus(axes: Sequence[int], group: RankGroup) -> tuple[int, ...]:
-    """The lengths that a group takes of each axis of a torus.
-
-    The devices that the group spans (size x stride) form the most cube-like block that fits, as slices are sold; inside
-    it consecutive numbers fill one axis after the other, so that the innermost group gets whole axes.
-
-    >>> sub_torus((16, 16), RankGroup(size_count=64)), sub_torus((16, 16), RankGroup(size_count=16, stride_count=16))
-    ((8, 8), (1, 16))
-    """
-    block = _compact(axes, group.size_count * group.stride_count)
-    shape = [1] * len(axes)
-    before, left = group.stride_count, group.size_count
-    for index, length in enumerate(block):
-        taken = min(length, before)
-        before = math.ceil(before / taken)
-        here = min(left, max(1, length // taken))
-        shape[index] = here
-        left = math.ceil(left / here)
-    if left > 1:
-        shape[-1] *= left
-    return tuple(min(used, length) for used, length in zip(shape, axes, strict=True))
-
-
-def _compact(axes: Sequence[int], count: int) -> list[int]:
-    """Block of at least `count` devices: the shortest axis that has room is doubled (or filled) until it holds them."""
-    block = [1] * len(axes)
-    while math.prod(block) < count:
-        room = [i for i, length in enumerate(axes) if block[i] < length]
-        if not room:
-            break
-        index = min(room, key=lambda i: block[i])
-        block[index] = min(axes[index], 2 * block[index])
-    return block
-
-
-def _closes(kind: str, used: int) -> bool:
-    """Whether a part of an axis closes into a ring: optical switches join any multiple of 4 of a 3-d torus."""
-    return kind == "torus3d" and used % 4 == 0  # src: google-tpu-v4

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ridgeline.core import FrozenMap
 from ridgeline.errors import MissingFact
+from ridgeline.network import sliced
 from ridgeline.search.layouts import bubble_ratio
 from ridgeline.search.pareto import front, front_of_sizes
 from ridgeline.search.result import add_counts
@@ -156,7 +157,9 @@ def search_space(space: Space, calibration: Calibration, progress: SpaceProgress
     its front.
     """
     memory = MemoryArrays(space)
-    time = TimeArrays(space, clock_for(space.system, calibration, space.software))
+    counts = space.devices_counts
+    system = sliced(space.system, counts[0]) if len(counts) == 1 else space.system  # one slice, or each group its own
+    time = TimeArrays(space, clock_for(system, calibration, space.software))
     degrees = sorted(space.degrees(), key=lambda plan: (plan.devices_count, _waiting(plan)))
     total = sum(space.axes.options(shape).count for shape in degrees)
     tally = _Tally()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ridgeline.core import Breakdown
 from ridgeline.errors import MissingFact, UnknownName
+from ridgeline.network import sliced
 from ridgeline.search.exhaustive import Layout, SpaceResult
 from ridgeline.search.operations import OpLine, step_operations
 from ridgeline.search.space import Space
@@ -170,7 +171,7 @@ def net_terms(tree: Breakdown) -> tuple[Term, ...]:
 
 def swings(job: TrainingJob, assumptions: Iterable[Assumption]) -> tuple[Swing, ...]:
     """How far each assumption, and each kind of kernel by the residuals of its law, moves the step; widest first."""
-    clock = clock_for(job.system, job.calibration, job.software)
+    clock = clock_for(sliced(job.system, job.plan.devices_count), job.calibration, job.software)
     timing = time_step(job.model, job.plan, clock)
     best_s = timing.tree.value
     found = [
@@ -187,7 +188,7 @@ def swings(job: TrainingJob, assumptions: Iterable[Assumption]) -> tuple[Swing, 
 
 
 def _step_s(job: TrainingJob) -> float:
-    clock = clock_for(job.system, job.calibration, job.software)
+    clock = clock_for(sliced(job.system, job.plan.devices_count), job.calibration, job.software)
     return time_step(job.model, job.plan, clock).tree.value
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ridgeline.core import Breakdown
 from ridgeline.errors import MissingFact
+from ridgeline.network import sliced
 from ridgeline.specs import Calibration, TrainingPlan
 from ridgeline.training import LayoutRequest, candidates, check_plan, least_recompute
 from ridgeline.training.clock import clock_for
@@ -60,7 +61,7 @@ def fastest_layouts(request: LayoutRequest, calibration: Calibration) -> Layouts
             rejected[problems[0].code] = rejected.get(problems[0].code, 0) + 1
         else:
             dividing.append(plan)
-    clock = clock_for(request.system, calibration, request.software)
+    clock = clock_for(sliced(request.system, request.devices_count), calibration, request.software)
     timed: list[TimedLayout] = []
     work_s: dict[TrainingPlan, float] = {}
     best_s = float("inf")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ridgeline.device import KernelContext, op_time
-from ridgeline.network import collective_time
+from ridgeline.network import collective_time, sliced
 from ridgeline.search.result import ServingRow, TrainingRow
 from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.training import TrainingJob
@@ -48,14 +48,14 @@ def step_operations(job: TrainingJob) -> tuple[OpLine, ...]:
     """As `training_operations`, of any job."""
     model, plan, software = job.model, job.plan, job.software
     first = stages_of(model, plan)[0]
-    calibration = settled(job.calibration)
+    calibration, system = settled(job.calibration), sliced(job.system, plan.devices_count)
     context = KernelContext(attention=attention_family(job.calibration, software), fused=software.fused_kernels)
     lines: dict[str, OpLine] = {}
     for item in _stage_ops(model, first, plan, software):
         count = item.count * plan.micro_batches_count
         if isinstance(item.op, Collective):
             op = item.op
-            wire = collective_time(op.kind, op.message_bytes, op.group, job.system, calibration)
+            wire = collective_time(op.kind, op.message_bytes, op.group, system, calibration)
             bound = "bandwidth" if wire.bandwidth_s > wire.latency_s else "latency"
             line = OpLine(op.name, count, count * wire.time_s, bound, wire.level)
         else:

@@ -38,7 +38,8 @@ class NetworkLevel:
     "torus2d", "torus3d", "pcie" (shared host bridges), "fat-tree" (rail-optimised or not), "ethernet".
     `oversubscription` >= 1 divides the bandwidth for groups wider than `full_rate_count` devices. `ring_stops_count`:
     ranks that a device has in one cycle through all devices of a group, where the library walks such a cycle instead
-    of rings over the axes (0: it does not).
+    of rings over the axes (0: it does not). `slice_count`: devices of the slice of a torus that the job holds, which
+    decides the axes that close into rings (0: not known, the group at hand is taken to be the slice).
     """
 
     name: str
@@ -53,6 +54,7 @@ class NetworkLevel:
     full_rate_count: int | None = None
     axes: tuple[int, ...] = ()
     ring_stops_count: int = 0
+    slice_count: int = 0
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
 
 

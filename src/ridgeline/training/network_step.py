@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ridgeline.core import Breakdown, Interval, Note, combine_correlated, leaf, merge, quadrature, total
 from ridgeline.errors import BadPlan
+from ridgeline.network import sliced
 from ridgeline.specs import Calibration, RankGroup, SoftwareProfile, System, bytes_per_element
 from ridgeline.specs.network import Network
 from ridgeline.training.clock import Clock, Work, Works, add, clock_for, total_s
@@ -93,7 +94,7 @@ def estimate_network_step(job: NetworkTrainingJob) -> NetworkTrainingEstimate:
     """
     if job.batch_count <= 0 or job.devices_count < 1:
         raise BadPlan(f"{job.batch_count:g} images on each of {job.devices_count} devices")
-    clock = clock_for(job.system, job.calibration, job.software)
+    clock = clock_for(sliced(job.system, job.devices_count), job.calibration, job.software)
     tree, sigma = _time(job, clock)
     memory = network_memory(job)
     available = job.system.chip.memory_bytes()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ridgeline.core import Breakdown, FrozenMap, Interval, combine_independent, leaf, merge, quadrature, total
 from ridgeline.errors import BadPlan
+from ridgeline.network import sliced
 from ridgeline.specs import RankGroup, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, clock_for, total_s
 from ridgeline.training.job import TrainingEstimate, TrainingJob
@@ -32,7 +33,7 @@ def estimate_step(job: TrainingJob) -> TrainingEstimate:
             f"global batch {plan.global_batch_count} is less than data degree {plan.data_count} times "
             f"micro-batch {plan.micro_batch_count}"
         )
-    clock = clock_for(job.system, job.calibration, job.software)
+    clock = clock_for(sliced(job.system, job.plan.devices_count), job.calibration, job.software)
     timing = time_step(model, plan, clock)
     memory = peak_memory(model, plan, job.software)
     available = job.system.chip.memory_bytes()

@@ -7,7 +7,8 @@ from tests.unit.network.machines import DGX, NVLINK, RAIL, level, system
 
 from ridgeline.errors import BadPlan
 from ridgeline.network import tiers
-from ridgeline.network.topology import domain_members_count, sub_torus
+from ridgeline.network.topology import domain_members_count
+from ridgeline.network.torus import closed_axes, slice_shape, sliced, spans
 from ridgeline.specs import NetworkLevel, RankGroup
 
 
@@ -108,8 +109,57 @@ def test_torus_shuffle_is_bound_by_its_middle() -> None:
 @pytest.mark.parametrize(
     ("size", "stride", "expected"), [(16, 1, (4, 4)), (256, 1, (16, 16)), (16, 16, (1, 16)), (8, 2, (2, 4))]
 )
-def test_sub_torus(size: int, stride: int, expected: tuple[int, int]) -> None:
-    assert sub_torus((16, 16), RankGroup(size_count=size, stride_count=stride)) == expected
+def test_spans_of_a_group_alone(size: int, stride: int, expected: tuple[int, int]) -> None:
+    found = spans((16, 16), "torus2d", RankGroup(size_count=size, stride_count=stride))
+    assert tuple(span.members_count for span in found) == expected
+
+
+@pytest.mark.parametrize("tensor", [2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize(
+    ("axes", "kind", "count"),
+    [((16, 16), "torus2d", 256), ((16, 16), "torus2d", 128), ((16, 16, 24), "torus3d", 6144)],
+)
+def test_groups_that_nest_never_claim_a_link_twice(tensor: int, axes: tuple[int, ...], kind: str, count: int) -> None:
+    """Members of the inner times the outer group are the axis, and all groups together use no link more than whole."""
+    inner = spans(axes, kind, RankGroup(size_count=tensor), count)
+    outer = spans(axes, kind, RankGroup(size_count=count // tensor, stride_count=tensor), count)
+    shape = slice_shape(axes, kind, count)
+    assert [one.members_count * two.members_count for one, two in zip(inner, outer, strict=True)] == list(shape)
+    for one, two in zip(inner, outer, strict=True):
+        # so many groups lie side by side on the axis; each has a link's share, so that the sum is at most two links
+        assert two.links_count * one.members_count <= 2 or two.members_count == 1
+        assert two.members_count == 1 or two.spacing_count == one.members_count
+
+
+def test_only_whole_axes_of_a_slice_close() -> None:
+    assert slice_shape((16, 16, 24), "torus3d", 384) == (4, 8, 12)
+    assert closed_axes((16, 16, 24), "torus3d", (4, 8, 12)) == (True, True, True)
+    assert closed_axes((16, 16), "torus2d", (8, 8)) == (False, False)
+    # four chips of an axis of 16: a line, although 4 is a multiple of 4
+    part = spans((16, 16, 16), "torus3d", RankGroup(size_count=4), 4096)
+    assert (part[0].members_count, part[0].closed, part[0].links_count) == (4, False, 1.0)
+    # the same four as a whole axis of a cube: a ring
+    whole = spans((16, 16, 16), "torus3d", RankGroup(size_count=4), 64)
+    assert (whole[0].closed, whole[0].links_count) == (True, 2.0)
+
+
+def test_a_job_knows_its_slice() -> None:
+    pod = system(torus("torus2d", (16, 16), 4, 45e9))
+    tensor, data = RankGroup(size_count=16), RankGroup(size_count=16, stride_count=16)
+    held = sliced(pod, 256)
+    # each has one whole axis to itself: two links of four
+    assert [tiers(group, held)[0].oneway_bytes_per_s for group in (tensor, data)] == [90e9, 90e9]
+    # in 8 x 16 the group of 8 has the line, the other one the ring
+    held = sliced(pod, 128)
+    assert tiers(RankGroup(size_count=8), held)[0].oneway_bytes_per_s == 45e9
+    assert tiers(RankGroup(size_count=16, stride_count=8), held)[0].oneway_bytes_per_s == 90e9
+    assert sliced(DGX, 64) is DGX
+
+
+def test_a_group_that_shares_an_axis_has_its_share_of_the_links() -> None:
+    held = sliced(system(torus("torus2d", (16, 16), 4, 45e9)), 256)
+    # 64 ranks 4 apart: 4 of every fourth place of one axis (2/4 of a link's rate) and the whole of the other (2 links)
+    assert tiers(RankGroup(size_count=64, stride_count=4), held)[0].oneway_bytes_per_s == 2.5 * 45e9
 
 
 def test_members_in_a_domain() -> None:
