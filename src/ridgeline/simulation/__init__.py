@@ -1,0 +1,1 @@
+"""Serving under load, request by request: engines, replicas and routers on an event clock."""
