@@ -103,7 +103,7 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
         fullest_prompt_count=fullest * stages if groups > 1 else 0.0,
     )
     reading = step_time(job, loaded)
-    plain = step_time(job, _decoding(job, running_count))
+    plain = step_time(job, decode_step(job, running_count))
     mix = ((1.0 - share, plain), (share, reading))
     prompt_s = pieces * max(0.0, reading.time_s - plain.time_s) / together
     step_s = sum(part * time.time_s for part, time in mix)
@@ -157,7 +157,7 @@ def _alternating(job: ServingJob, running_count: float) -> Point:
     reading = step_time(job, prompt_step(job, together))
     decoding = step_time(
         job,
-        _decoding(job, running_count),
+        decode_step(job, running_count),
     )
     prompt_s = reading.time_s / together
     per_token_s = decoding.time_s + running_count / output * prompt_s
@@ -197,7 +197,7 @@ def _point(
     )
 
 
-def _decoding(job: ServingJob, requests_count: float) -> Step:
+def decode_step(job: ServingJob, requests_count: float) -> Step:
     """A step in which every request advances by a token (each of its beams, with beam search)."""
     if job.engine.padded_batch and math.isfinite(job.max_batch_count):
         requests_count = max(requests_count, job.max_batch_count * job.schedulers_count)
@@ -250,7 +250,7 @@ def static_point(job: ServingJob, batch_count: float) -> Point:
         mix: tuple[tuple[float, StepTime], ...] = ((1.0, reading),)
         decode_s = 0.0
     else:
-        decoding = step_time(job, _decoding(job, batch_count))
+        decoding = step_time(job, decode_step(job, batch_count))
         decode_s = decoding.time_s
         mix = ((further / (further + passes), decoding), (passes / (further + passes), reading))
     whole_s = first_s + further * decode_s
