@@ -9,6 +9,7 @@ The page is made by this command and never by hand. Nothing in the package is fi
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ridgeline.catalog import load_catalog
 from ridgeline.validation.run import score
 from ridgeline.validation.scores import Report, ScoredRow
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, LEFT_OUT = DOCS / "accuracy.md", DOCS / "left-out-scores.json"
 FILES = {
     "Training throughput": ("training", "training.csv"),
     "Peak memory of training": ("memory", "memory.csv"),
@@ -100,6 +102,30 @@ def table_of_sc21(report: Report) -> list[str]:
     return [*out, f"\nMean of the absolute errors: {100 * mean:.1f} %.\n"]
 
 
+def left_out_table() -> list[str]:
+    """Rows that nobody looked at while developing, before and after (scripts/score_left_out.py)."""
+    if not LEFT_OUT.exists():
+        return []
+    out = ["\n## Left out of development\n"]
+    out.append(
+        "Sets, devices and models of docs/left-out.json, chosen by a hash and committed before their next score:"
+    )
+    out.append("nobody looked at or scored them between the lines of this table.\n")
+    out.append("| file | rows of it | state | rows | median % | p90 % | bias % | inside % | rank agreement |")
+    out.append("|---|---|---|---|---|---|---|---|---|")
+    states = json.loads(LEFT_OUT.read_text(encoding="utf-8"))
+    names = sorted({name for files in states.values() for name in files})
+    for name, part in ((name, part) for name in names for part in ("left out", "others")):
+        for state, files in states.items():
+            if name not in files:
+                continue
+            held = files[name][part]
+            cells = [percent(held[key]) for key in ("median_ape", "p90_ape", "bias", "coverage_80")]
+            rank = "-" if held["spearman"] is None else f"{held['spearman']:.3f}"
+            out.append(f"| {name} | {part} | {state} | {held['scored']:.0f} | {' | '.join(cells)} | {rank} |")
+    return out
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, help="folder that holds corpus/")
@@ -109,6 +135,7 @@ def main() -> None:
     basis = "Basis: the whole corpus of published rows." if shared else "Basis: the shipped reference cases."
     catalog = load_catalog()
     page = [HEAD.format(basis=basis)]
+    page += left_out_table()
     for title, (kind, name) in FILES.items():
         report = score(kind, str(folder / name), None, catalog)
         page += section(title, report)
