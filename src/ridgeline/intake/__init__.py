@@ -1,5 +1,6 @@
-"""Other people's files to specs: model configurations of Hugging Face's kind."""
+"""Other people's files to specs: model configurations of Hugging Face's kind, recorded requests."""
 
 from ridgeline.intake.models import load_model, transformer_from_config
+from ridgeline.intake.requests import Trace, load_requests
 
-__all__ = ["load_model", "transformer_from_config"]
+__all__ = ["Trace", "load_model", "load_requests", "transformer_from_config"]
