@@ -23,7 +23,8 @@ class ServingEstimate:
     `cache_tokens_count`: tokens that all pools hold in sequences of this length. `cache_used_frac`: share of the pools
     in use. `utilisation_frac`: load over capacity (1 at maximum load).
     `time`: one output token (one request for encoders) of one replica; `step`: the mean engine step; `memory`: one
-    device. `device_busy_frac`, `flop_per_s_per_device`, `memory_bytes_per_s_per_device`: activity, for power.
+    device. `median_gap_s`: median time between tokens; steps that read prompts lengthen the mean.
+    `device_busy_frac`, `flop_per_s_per_device`, `memory_bytes_per_s_per_device`: activity, for power.
     """
 
     mode: str
@@ -54,6 +55,7 @@ class ServingEstimate:
     device_busy_frac: float
     flop_per_s_per_device: float
     memory_bytes_per_s_per_device: float
+    median_gap_s: float = 0.0
     ops: tuple[OpShare, ...] = ()
     notes: tuple[Note, ...] = ()
     uses: tuple[str, ...] = ()

@@ -251,8 +251,7 @@ def _answer(
     requests = requests.scaled(float(replicas))
     made = load.output_tokens if job.generates else 0.0
     each = point.running_count * (max(1.0, made) / point.e2e_s)
-    tree = point.tree
-    tiny = 1e-300  # src: rl-numerics
+    tree, tiny = point.tree, 1e-300  # src: rl-numerics
     name = "time per output token" if made else "time per request"
     per_token = tree.scaled(1.0 / max(tiny, each * point.step_s), name)
     cached = sequence_cache_bytes(job, job.prompt_tokens + made / 2) if made else 0.0
@@ -288,6 +287,7 @@ def _answer(
         device_busy_frac=at_work * point.device_busy_frac,
         flop_per_s_per_device=at_work * point.flop_per_s,
         memory_bytes_per_s_per_device=at_work * point.moved_bytes_per_s,
+        median_gap_s=point.median_gap_s,
         ops=point.mix[0][1].ops,
         notes=_notes(job),
         uses=tuple(dict.fromkeys((*tree.facts(), *room.memory.facts()))),

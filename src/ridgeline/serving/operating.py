@@ -38,6 +38,16 @@ class Point:
         return sum(value * sigma for value, sigma in weighted) / whole if whole > 0 else 0.0
 
     @property
+    def median_gap_s(self) -> float:
+        """Median time between two tokens of a request: the step at the middle of all, ordered by their time."""
+        reached = 0.0
+        for share, time in sorted(self.mix, key=lambda part: part[1].time_s):
+            reached += share
+            if reached >= 0.5:  # src: rl-derivation
+                return time.time_s
+        return self.step_s
+
+    @property
     def tree(self) -> Breakdown:
         """The mean step as a tree [s]."""
         if len(self.mix) == 1 and self.mix[0][0] == 1.0:

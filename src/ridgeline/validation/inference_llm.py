@@ -34,11 +34,20 @@ TIMES: dict[str, Callable[[ServingEstimate], Interval]] = {
     "tpot_ms": lambda e: e.tpot_s.scaled(MILLI),
     "latency_ms": lambda e: e.e2e_s.scaled(MILLI),
 }
+# Sources whose time between tokens is the median of all gaps (`median_itl_ms`), not the mean of a request.
+MEDIAN_GAPS = ("ML.ENERGY leaderboard",)
 # Tokens that a run must generate for the metric to mean something: the first one has no time between tokens.
 LEAST_OUTPUT = {"output_tok_s_total": 1, "tok_s_per_device": 1, "decode_tok_s": 2, "tpot_ms": 2}
 UNITS = {**dict.fromkeys(RATES, "1/s"), **dict.fromkeys(TIMES, "ms")}
 # Spread of an offered rate that is met: what arrived in the measured window differs from the rate that was asked for.
 OFFERED_SIGMA = 0.03
+
+
+def reader(metric: str, title: str) -> Callable[[ServingEstimate], Interval]:
+    """How the figure of `metric` is read from an estimate, as the source of that title defines it."""
+    if metric == "tpot_ms" and title.startswith(MEDIAN_GAPS):
+        return lambda e: Interval.from_sigma(e.median_gap_s * MILLI, e.tpot_s.sigma)
+    return RATES.get(metric) or TIMES[metric]
 
 
 def _replica_batch(estimate: ServingEstimate) -> float:
@@ -147,7 +156,7 @@ def _notes(row: Row, metric: str, estimate: ServingEstimate) -> tuple[str, ...]:
 def predict(case: LlmCase, metric: str, session: Session) -> tuple[ServingEstimate, Interval]:
     """The estimate that stands for a case and its figure in `metric`, as wide as kernels, fills and ranges make it."""
     found = _estimates(case, case.load, session)
-    read = RATES.get(metric) or TIMES[metric]
+    read = reader(metric, case.row.text("source_title"))
     if case.layouts.choice == "best":
         # Whoever submits a rate takes the layout with the best one.
         chosen = max(found, key=lambda e: e.requests_per_s.best)

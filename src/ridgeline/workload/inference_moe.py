@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from statistics import NormalDist
 
 from ridgeline.core import model as formula
 from ridgeline.specs import Layer, Linear, RankGroup, bytes_per_element
@@ -44,6 +45,24 @@ def fullest_rank_frac(rows: float, rank_count: float) -> float:
     return math.sqrt(2.0 * math.log(rank_count) * rank_count / rows)
 
 
+@formula(id="fullest-rank-experts", sources=("blom-1958", "rl-derivation"))
+def fullest_touched_count(experts_count: float, touched_count: float, rank_count: float) -> float:
+    """Expected touched experts of the rank that has most of them: all ranks wait for it in every layer.
+
+    Each of the E/R experts of a rank is touched with chance p = T/E: mean (E/R) p, variance (E/R) p (1 - p). The mean
+    of the largest of R normal variables is z sigma above, z = Phi^-1((R - 3/8) / (R + 1/4)).
+
+    >>> round(fullest_touched_count(128, 50, 4), 1), fullest_touched_count(8, 8, 4), fullest_touched_count(8, 2, 1)
+    (15.4, 2.0, 2)
+    """
+    if rank_count <= 1 or experts_count <= 0:
+        return touched_count
+    held = experts_count / rank_count
+    chance = min(1.0, touched_count / experts_count)
+    above = NormalDist().inv_cdf((rank_count - 0.375) / (rank_count + 0.25))  # src: blom-1958
+    return min(held, touched_count, held * chance + above * math.sqrt(held * chance * (1.0 - chance)))
+
+
 def expert_ops(layer: Layer, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:
     """Grouped products of one layer, the kernels that sort tokens for them, and the exchange between devices."""
     experts = [linear for linear in layer.linears if linear.role == "expert"]
@@ -55,7 +74,8 @@ def expert_ops(layer: Layer, hidden_count: int, setting: Setting) -> Iterator[tu
     rows_all = tokens * first.active_count
     skew = fullest_rank_frac(rows_all, spread)
     rows = rows_all / spread * (1.0 + skew)
-    touched = touched_experts_count(first.experts_count, first.active_count, tokens) / spread
+    touched = touched_experts_count(first.experts_count, first.active_count, tokens)
+    touched = fullest_touched_count(first.experts_count, touched, spread)
     for group in _pairs(experts, setting.engine.fused_projections):
         product = _grouped(group, rows, min(touched, rows), setting)
         yield from quantise_ops(rows * product.k, product.activation_precision, setting)

@@ -19,7 +19,7 @@ from ridgeline.specs import (
 )
 from ridgeline.workload.engine_step import Step
 from ridgeline.workload.inference import inference_ops
-from ridgeline.workload.inference_moe import fullest_rank_frac, touched_experts_count
+from ridgeline.workload.inference_moe import fullest_rank_frac, fullest_touched_count, touched_experts_count
 from ridgeline.workload.mixers import keys_read
 from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, Collective, Elementwise, Gemm, GroupedGemm
 from ridgeline.workload.placement import (
@@ -151,7 +151,8 @@ def test_experts_are_spread_or_cut():
     assert (spread.n, spread.experts_count) == (2 * INNER, 2)
     assert spread.rows_count == pytest.approx(32 / 4 * (1 + fullest_rank_frac(32, 4)))
     assert cut[0][0].touched_count == pytest.approx(touched_experts_count(8, 2, 16))
-    assert spread.touched_count == pytest.approx(touched_experts_count(8, 2, 16) / 4)
+    assert spread.touched_count == pytest.approx(fullest_touched_count(8, touched_experts_count(8, 2, 16), 4))
+    assert touched_experts_count(8, 2, 16) / 4 <= spread.touched_count <= 2
 
 
 def test_data_parallel_attention_exchanges_tokens_twice_a_layer():
