@@ -24,6 +24,9 @@ ENGINE_FIELDS: dict[str, str] = {
     "host_sequence": "host_sequence_s",
     "host_hidden": "host_hidden_frac",
     "kernel_floor": "kernel_floor_s",
+    "layer_floor": "layer_floor_s",
+    "stored_precision": "stored_precision",
+    "channels_last": "channels_last",
     "attention_family": "attention_family",
     "query_reread": "query_reread_frac",
     "fused_projections": "fused_projections",
@@ -79,16 +82,17 @@ def engine_of(record: Record) -> EngineProfile:
         name=record.get("name", ""),
         version=record.get("version", ""),
         date=record.get("date", ""),
-        host_sigma=_host_sigma(record["facts"]),
+        host_sigma=_widest(record["facts"], "host_step", "host_sequence"),
+        floor_sigma=_widest(record["facts"], "kernel_floor", "layer_floor"),
         facts=FrozenMap(ids),
         assumed=tuple(assumed),
         **fields,
     )
 
 
-def _host_sigma(facts: Mapping[str, Any]) -> float:
-    """Spread of the host's figures: the wider of the two ranges."""
-    return max((_spread(facts[key]) for key in ("host_step", "host_sequence") if key in facts), default=0.0)
+def _widest(facts: Mapping[str, Any], *keys: str) -> float:
+    """Spread of figures that err together: the widest of their ranges."""
+    return max((_spread(facts[key]) for key in keys if key in facts), default=0.0)
 
 
 def _spread(fact: Mapping[str, Any]) -> float:

@@ -5,14 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ridgeline.core import Breakdown, Interval, Note, combine_correlated, leaf, merge, quadrature, total
+from ridgeline.core import (
+    Breakdown,
+    Interval,
+    Note,
+    combine_correlated,
+    combine_independent,
+    leaf,
+    merge,
+    quadrature,
+    total,
+)
 from ridgeline.device import KernelContext, kernels_count, op_time
 from ridgeline.errors import BadPlan
 from ridgeline.specs import Calibration, EngineProfile, System, bytes_per_element
 from ridgeline.specs.network import Network
-from ridgeline.workload.network_inference import network_inference_ops
+from ridgeline.workload.network_inference import LAYOUT, Execution, network_inference_ops
 from ridgeline.workload.network_memory import largest_working_set_count
-from ridgeline.workload.ops import Convolve, Gemm, Repeated
+from ridgeline.workload.ops import Convolve, Elementwise, Gemm, Op, Repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +90,19 @@ class _Sum:
 def estimate_network(job: NetworkServingJob) -> NetworkServingEstimate:
     """Latency and rate of one batch.
 
-    Every kernel takes its own time or the engine's floor from one kernel to the next, whichever is longer (graphs
+    The device takes the sum of its kernels or waits for a host that issues them one by one, whichever is longer (graphs
     have no floor). Host time a call comes on top where each batch is waited for; sustained, it hides behind the device.
     Raises `BadPlan` for an empty batch, `MissingFact` where the chip lacks a figure that is needed.
     """
     if job.batch_count <= 0 or job.devices_count < 1:
         raise BadPlan(f"{job.batch_count:g} images on each of {job.devices_count} devices")
-    ops = network_inference_ops(job.network, job.batch_count, job.precision, job.engine.fused_epilogues)
+    how = Execution(
+        precision=job.precision,
+        fused=job.engine.fused_epilogues,
+        channels_last=job.engine.channels_last,
+        stored_precision=job.engine.stored_precision,
+    )
+    ops = network_inference_ops(job.network, job.batch_count, how)
     sums, waiting_s, moved = _timed(ops, job)
     busy_s = sum(item.time_s for item in sums.values())
     host_s = job.engine.host_step_s
@@ -95,7 +111,8 @@ def estimate_network(job: NetworkServingJob) -> NetworkServingEstimate:
     tree = total("batch", "s", [*_leaves(sums), *_host(job, waiting_s, host_s)])
     sigma = combine_correlated([(item.time_s, item.doubt_s / item.time_s) for item in sums.values() if item.time_s > 0])
     share = busy_s / tree.value
-    sigma = quadrature(sigma * share, job.engine.host_sigma * (1.0 - share), job.engine.release_sigma)
+    terms = [(busy_s, sigma), (waiting_s, job.engine.floor_sigma), (host_s, job.engine.host_sigma)]
+    sigma = quadrature(combine_independent(terms), job.engine.release_sigma)
     latency = Interval.from_sigma(tree.value, sigma)
     memory = network_memory(job)
     flop = job.network.forward_flop() * job.batch_count
@@ -115,22 +132,20 @@ def estimate_network(job: NetworkServingJob) -> NetworkServingEstimate:
 
 
 def _timed(ops: tuple[Repeated, ...], job: NetworkServingJob) -> tuple[dict[str, _Sum], float, float]:
-    """Sums by kind of work, what the device waits for the next kernel, and bytes moved."""
-    chip, engine = job.system.chip, job.engine
-    floor_s = 0.0 if engine.graphs else engine.kernel_floor_s
+    """Sums by kind of work, what the device waits for the host (which runs ahead while it can), and bytes moved."""
+    chip = job.system.chip
     context = KernelContext(attention=_family(job))
     known: dict[object, tuple[float, float, float, str, tuple[str, ...]]] = {}
     sums: dict[str, _Sum] = {}
-    waiting_s = moved = 0.0
+    busy_s = issued_s = moved = 0.0
     for item in ops:
         op = item.op
         found = known.get(op)
         if found is None:
             done = op_time(op, chip, job.calibration, context)  # type: ignore[arg-type]
-            kernels = kernels_count(op, context)  # type: ignore[arg-type]
-            late_s = max(0.0, kernels * floor_s - done.time_s)
-            found = known[op] = (done.time_s, late_s, done.sigma, done.model, done.uses)
-        time_s, late_s, sigma, model, uses = found
+            issue_s = _issue_s(op, context, job.engine)
+            found = known[op] = (done.time_s, issue_s, done.sigma, done.model, done.uses)
+        time_s, issue_s, sigma, model, uses = found
         kind = (
             "convolutions"
             if isinstance(op, Convolve)
@@ -143,9 +158,19 @@ def _timed(ops: tuple[Repeated, ...], job: NetworkServingJob) -> tuple[dict[str,
         part.doubt_s += time_s * item.count * sigma
         part.model = part.model or model
         part.uses = part.uses if set(uses) <= set(part.uses) else tuple(dict.fromkeys((*part.uses, *uses)))
-        waiting_s += late_s * item.count
+        busy_s += time_s * item.count
+        issued_s += issue_s * item.count
         moved += float(getattr(op, "bytes", 0.0)) * item.count
-    return sums, waiting_s, moved
+    return sums, max(0.0, issued_s - busy_s), moved
+
+
+def _issue_s(op: Op, context: KernelContext, engine: EngineProfile) -> float:
+    """What the host needs to issue an operation (0 with graphs, and for kernels that a library adds by itself)."""
+    if engine.graphs or (isinstance(op, Elementwise) and op.name == LAYOUT):
+        return 0.0
+    layer = isinstance(op, (Convolve, Gemm)) or (isinstance(op, Elementwise) and op.kind == "batch-norm")
+    floor_s = (engine.layer_floor_s if layer else 0.0) or engine.kernel_floor_s
+    return kernels_count(op, context) * floor_s  # type: ignore[arg-type]
 
 
 def _family(job: NetworkServingJob) -> str:

@@ -199,7 +199,9 @@ def imbalance_frac(layers_count: int, stage_count: int) -> float:
 
 
 def _sigma(engine: EngineProfile, tree: Breakdown, sigmas: dict[str, list[tuple[float, float]]]) -> float:
-    """Kernels of one law err together, so do collectives; host and the two are independent of each other."""
+    """Kernels of one law err together, so do collectives; host, launches and the two are independent of each other."""
     terms = [(sum(value for value, _ in pairs), combine_correlated(pairs)) for pairs in sigmas.values()]
-    host_s = tree.value_of("host") + tree.value_of("hidden behind the device") + tree.value_of("launches")
-    return quadrature(combine_independent([*terms, (max(0.0, host_s), engine.host_sigma)]), engine.release_sigma)
+    host_s = tree.value_of("host") + tree.value_of("hidden behind the device")
+    terms.append((max(0.0, host_s), engine.host_sigma))
+    terms.append((tree.value_of("launches"), engine.floor_sigma))
+    return quadrature(combine_independent(terms), engine.release_sigma)

@@ -26,8 +26,13 @@ class EngineProfile:
     Time: a step costs the host `host_step_s` plus `host_sequence_s` for each running sequence;
     `host_hidden_frac` of the smaller of host and device time runs behind the other (asynchronous scheduling).
     `graphs`: decode steps are replayed as one graph, so kernels carry no launch cost of their own;
-    `kernel_floor_s`: least time from one kernel to the next where there is no graph. `host_sigma`: spread (of the
-    logarithm) of the host figures; `release_sigma`: spread of the same configuration between releases.
+    `kernel_floor_s`: least time from one kernel to the next where there is no graph; `layer_floor_s`: the same for a
+    convolution or normalisation of a layered network, whose module, descriptors and choice of kernel a framework looks
+    up at every call (0: as any kernel). `host_sigma` and `floor_sigma`: spread (of the logarithm) of host figures and
+    floors; `release_sigma`: spread of the same configuration between releases.
+    `stored_precision`: format in which weights are kept and from which every call narrows them (automatic mixed
+    precision); "": they are stored as they are used. `channels_last`: layout of images in memory; matrix units work in
+    this one, and a library that is handed the other turns input and output around.
     Attention: `attention_family` names the kernels; `query_reread_frac`: share of the key-value reads that every
     query head of a group repeats (0 with grouped-query kernels; early engines had none).
     Fusion: `fused_projections`: Q, K and V, and gate and up, run as one GEMM. `fused_epilogues`: bias, activation and
@@ -61,9 +66,13 @@ class EngineProfile:
     host_sequence_s: float = 0.0
     host_hidden_frac: float = 0.0
     host_sigma: float = 0.0
+    floor_sigma: float = 0.0
     release_sigma: float = 0.0
     graphs: bool = True
     kernel_floor_s: float = 0.0
+    layer_floor_s: float = 0.0
+    stored_precision: str = ""
+    channels_last: bool = True
     attention_family: str = ""
     query_reread_frac: float = 0.0
     fused_projections: bool = True

@@ -70,14 +70,14 @@ ENGINE_RULES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("tt-nn",), "tt-metal", ""),
     (("openvino",), "openvino", ""),
     (("onnx",), "onnxruntime", ""),
-    (("paddle-trt",), "tensorrt", ""),
+    (("paddle-trt",), "paddle-trt", ""),
     (("tensorrt",), "tensorrt", ""),
     (("torchscript",), "pytorch-eager", ""),
-    (("tf-fp16",), "pytorch-eager", ""),
-    (("tf (",), "pytorch-eager", ""),
-    (("tensorflow",), "pytorch-eager", ""),
-    (("paddlepaddle",), "pytorch-eager", ""),
-    (("mxnet",), "pytorch-eager", ""),
+    (("tf-fp16",), "tensorflow", ""),
+    (("tf (",), "tensorflow", ""),
+    (("tensorflow",), "tensorflow", ""),
+    (("paddlepaddle",), "paddle", ""),
+    (("mxnet",), "mxnet", ""),
     (("pytorch",), "pytorch-eager", ""),
     (("torch",), "pytorch-eager", ""),
     (("qualcomm",), "tensorrt", "Cloud AI SDK taken as a compiled engine of the TensorRT kind"),
@@ -97,6 +97,8 @@ OTHER_FORMATS: dict[str, tuple[str, str]] = {
     "google bfloat16.": ("bf16", ""),
 }
 BLANK_FORMATS = {"aitemplate": "fp16", "neuron": "bf16", "tt-metal": "bf16", "pytorch-eager": "fp16"}
+# Engines that narrow stored weights at every call under automatic mixed precision.
+FRAMEWORKS = frozenset({"pytorch-eager", "tensorflow", "paddle", "mxnet"})
 LENGTH_SIGMA = 0.05
 # Percentiles of a repeated run stand this little above its mean (log standard deviation of what is read as equal).
 TAIL_SIGMA = 0.1
@@ -194,9 +196,28 @@ def engine_of(row: Row, catalog: Catalog, fills: list[tuple[str, float]]) -> Eng
         if all(word in text for word in words):
             if remark:
                 fills.append((remark, 0.1))
-            profile = catalog.engine(name)
-            return profile.with_(fused_relative=True) if "w/ plugin" in text else profile
+            return _as_run(catalog.engine(name), row, text)
     raise Unscored(f"engine {row.text('engine')[:40]!r} is not modelled")
+
+
+def _as_run(profile: EngineProfile, row: Row, text: str) -> EngineProfile:
+    """The profile with what the row's way of running changes.
+
+    Mixed precision in a framework narrows fp32 weights at every call; NVIDIA's examples run it where a precision says
+    16 bits, and lay images channels last for it. FasterTransformer has fused attention for 16 bits from Turing on, and
+    its first INT8 mode keeps the 32-bit sums of products and residuals (fastertransformer-docs).
+    """
+    precision = row.text("precision").lower()
+    example = row.text("source_title").startswith("NVIDIA DeepLearningExamples")
+    if profile.id in FRAMEWORKS and ("mixed" in precision or (example and precision == "fp16")):
+        last = profile.channels_last or (example and "Classification" in row.text("source_title"))
+        return profile.with_(stored_precision="fp32", channels_last=last)
+    if profile.id == "fastertransformer":
+        if precision == "int8-v1":
+            return profile.with_(hidden_precision="fp32", fused_quantisation=False)
+        if precision in ("fp32", "tf32"):
+            return profile.with_(attention_family="unfused")
+    return profile.with_(fused_relative=True) if "w/ plugin" in text else profile
 
 
 def formats_of(row: Row, chip: Chip, engine: EngineProfile, fills: list[tuple[str, float]]) -> tuple[str, str]:

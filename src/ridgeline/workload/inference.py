@@ -65,6 +65,7 @@ def inference_ops(model: Transformer, plan: ServingPlan, engine: EngineProfile, 
 def _all_ops(setting: Setting) -> Iterator[tuple[Op, float]]:
     step = setting.group
     yield _embedding(setting), 1.0
+    yield from _narrowing(setting)
     for stack in setting.model.others:
         if step.encoder_tokens > 0 and step.prompt_count > 0:
             tower = replace(
@@ -224,6 +225,20 @@ def _head_ops(setting: Setting) -> Iterator[tuple[Op, float]]:
         message = logits * setting.wide_bytes
         group = RankGroup(size_count=degree)
         yield Collective(name="logits all-gather", kind="all_gather", message_bytes=message, group=group), 1.0
+
+
+def _narrowing(setting: Setting) -> Iterator[tuple[Op, float]]:
+    """Automatic mixed precision reads the stored weights and writes narrow ones at every call, a kernel a matrix."""
+    stored = setting.engine.stored_precision
+    if not stored:
+        return
+    for stack in (*setting.model.others, setting.model.main):
+        for run in stack.runs:
+            for linear in run.layer.linears:
+                local = local_linear(linear, setting.plan)
+                used = bytes_per_element(weight_precision(linear, setting.model, setting.plan))
+                moved = local.inputs_count * local.outputs_count * (bytes_per_element(stored) + used)
+                yield Elementwise(name="narrow weights", kind="cast", bytes=moved), float(run.repeat_count)
 
 
 def _send_ops(setting: Setting) -> Iterator[tuple[Op, float]]:

@@ -1,12 +1,15 @@
 """What running a layered network asks of one device: convolutions, products and the traffic that is left between them.
 
 Engines that fuse fold batch normalisation into weights and do activation and residual addition while a convolution
-writes its result; concatenations are written in place. Engines that do not run one kernel an operation.
+writes its result; concatenations are written in place. Engines that do not run one kernel an operation. Matrix units
+work on images with channels last; a library that is handed the other layout turns input and output around. Automatic
+mixed precision narrows every weight again at every call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ridgeline.specs import bytes_per_element
 from ridgeline.specs.network import (
@@ -36,21 +39,60 @@ _NORM_PASSES = {
 }  # src: nvidia-dl-memory-limited
 
 
+# Names of operations that a library or a precision adds, which are no layers of the network.
+LAYOUT, NARROW = "channels last and back", "narrow weights"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How an engine runs a network: `precision` of weights, activations and matrix units; whether it fuses; whether
+    images lie channels last; the format that weights are narrowed from at every call ("": stored as used).
+
+    >>> Execution(precision="fp16", fused=True).turns_images
+    False
+    """
+
+    precision: str
+    fused: bool
+    channels_last: bool = True
+    stored_precision: str = ""
+
+    @property
+    def turns_images(self) -> bool:
+        """Whether convolutions on matrix units turn their input and output around (fp32 runs on vector units)."""
+        return not self.channels_last and self.precision != "fp32"
+
+
 @remembered(Network, limit=1024)  # src: tensorrt-docs
-def network_inference_ops(network: Network, batch: float, precision: str, fused: bool) -> tuple[Repeated, ...]:
-    """Operations of one batch, in order. `precision` is that of weights, activations and matrix units."""
-    tails = fused_tails(network, False) if fused else frozenset[int]()
+def network_inference_ops(network: Network, batch: float, how: Execution) -> tuple[Repeated, ...]:
+    """Operations of one batch, in order."""
+    tails = fused_tails(network, False) if how.fused else frozenset[int]()
     found: list[Repeated] = []
     for index, node in network.active(training=False):
         if isinstance(node.operator, Rearrange) and node.operator.reads_count == 0:
             continue
-        for op in _node_ops(node, network, batch, (precision, fused, index in tails)):
+        for op in (*_added_ops(node, network, batch, how), *_node_ops(node, network, batch, how, index in tails)):
             found.append(Repeated(op=op))
     return tuple(found)
 
 
-def _node_ops(node: Node, network: Network, batch: float, how: tuple[str, bool, bool]) -> Iterator[Op]:
-    precision, fused, tail = how
+def _added_ops(node: Node, network: Network, batch: float, how: Execution) -> Iterator[Op]:
+    """What is done around the convolution or matrix of a node: narrowing its weights, turning images around."""
+    operator = node.operator
+    if not isinstance(operator, (Convolution, Dense)):
+        return
+    width = bytes_per_element(how.precision)
+    if how.stored_precision:
+        moved = operator.weights_count * (bytes_per_element(how.stored_precision) + width)
+        yield Elementwise(name=NARROW, kind="stream", bytes=moved)
+    if how.turns_images and isinstance(operator, Convolution) and not operator.depthwise:
+        elements = network.input_shape(node).elements_count + node.shape.elements_count
+        moved = 2.0 * elements * batch * node.copies_count * width  # each is read and written
+        yield Elementwise(name=LAYOUT, kind="stream", bytes=moved, launches_count=2.0)
+
+
+def _node_ops(node: Node, network: Network, batch: float, how: Execution, tail: bool) -> Iterator[Op]:
+    precision, fused = how.precision, how.fused
     operator = node.operator
     if isinstance(operator, Convolution):
         yield convolve(node, network, "forward", batch, precision)
@@ -63,12 +105,16 @@ def _node_ops(node: Node, network: Network, batch: float, how: tuple[str, bool, 
         passes = _passes(node, network, fused, tail)
         if passes > 0:
             moved = passes * node.shape.elements_count * batch * node.copies_count * bytes_per_element(precision)
-            kind = "pool" if isinstance(operator, Pool) else "stream"
+            kind = "pool" if isinstance(operator, Pool) else "batch-norm" if _is_batch_norm(operator) else "stream"
             launches = 0.0 if tail else 1.0
             yield Elementwise(name=node.name, kind=kind, bytes=moved, launches_count=launches)  # type: ignore[arg-type]
     if isinstance(operator, Convolution) and operator.bias and not fused:
         moved = 2.0 * node.shape.elements_count * batch * node.copies_count * bytes_per_element(precision)
         yield Elementwise(name="bias", kind="stream", bytes=moved)
+
+
+def _is_batch_norm(operator: object) -> bool:
+    return isinstance(operator, Normalise) and operator.kind == "batch"
 
 
 def _passes(node: Node, network: Network, fused: bool, tail: bool) -> float:

@@ -12,7 +12,7 @@ from ridgeline.serving.network import NetworkServingJob, estimate_network
 from ridgeline.specs import EngineProfile
 from ridgeline.workload.convnets.builder import start
 from ridgeline.workload.convnets.catalogue import network
-from ridgeline.workload.network_inference import network_inference_ops
+from ridgeline.workload.network_inference import Execution, network_inference_ops
 from ridgeline.workload.ops import Convolve, Elementwise
 
 CATALOG = load_catalog()
@@ -41,7 +41,7 @@ def test_fused_engines_leave_convolutions_and_one_more_read_of_the_shortcut() ->
     net.act(net.sum(net.normalise(net.conv(first, 16, 3)), first))
     made = net.done("block", "test")
     for fused, passes, kernels in ((True, 1, 0), (False, 11, 5)):
-        ops = [item.op for item in network_inference_ops(made, 4.0, "fp16", fused)]
+        ops = [item.op for item in network_inference_ops(made, 4.0, Execution(precision="fp16", fused=fused))]
         between = [op for op in ops if isinstance(op, Elementwise)]
         assert sum(isinstance(op, Convolve) for op in ops) == 2
         assert sum(op.bytes for op in between) == passes * 8192
@@ -71,7 +71,7 @@ def test_floors_bind_single_images_and_graphs_lift_them() -> None:
     one = estimate_network(job(batch_count=1.0, engine=engine))
     kernels = sum(
         item.op.launches_count if isinstance(item.op, Elementwise) else 1.0
-        for item in network_inference_ops(network("resnet50"), 1.0, "fp16", False)
+        for item in network_inference_ops(network("resnet50"), 1.0, Execution(precision="fp16", fused=False))
     )
     assert one.latency_s.best == pytest.approx(kernels * 1e-3, rel=1e-3)
     assert one.time.value_of("kernel floors") > 0.9 * one.latency_s.best

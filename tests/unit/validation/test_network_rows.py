@@ -84,7 +84,7 @@ def test_channels_first_is_slower() -> None:
 
 def test_an_inference_row_is_scored() -> None:
     job, _ = network_serving_job(row(INFERENCE), CATALOG)
-    assert (job.batch_count, job.engine.id, job.sustained) == (128.0, "tensorrt", True)
+    assert (job.batch_count, job.engine.id, job.sustained) == (128.0, "paddle-trt", True)
     scored = score_network_row(row(INFERENCE), CATALOG)
     assert not scored.is_time
     late = score_network_row(row(INFERENCE, metric="p99_ms", value="6"), CATALOG)
