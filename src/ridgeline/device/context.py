@@ -22,6 +22,7 @@ class KernelContext:
     `fused`: element-wise work is done by fused training kernels rather than by one kernel an operation.
     `stream_rows_count`: products of up to so many rows are done by kernels of their own that read the matrix once, at
     the rate of other streaming kernels, without the matrix units (0: all products are tiled).
+    `wide_scores`: attention without fusion keeps its scores in fp32 between kernels and converts them for its products.
     """
 
     host_launch_s: float = 0.0
@@ -30,6 +31,7 @@ class KernelContext:
     attention: str = ""
     fused: bool = False
     stream_rows_count: float = 0.0
+    wide_scores: bool = False
 
 
 STREAM = KernelContext()

@@ -11,7 +11,7 @@ import numpy as np
 from ridgeline.core import FrozenMap, quadrature
 from ridgeline.device import attention, conv, elementwise, gemm, grouped_gemm
 from ridgeline.device.context import STREAM, KernelContext
-from ridgeline.device.rates import find_law, is_gpu, peak_fact, rate_facts, rates_of
+from ridgeline.device.rates import cache_over_memory, find_law, is_gpu, peak_fact, rate_facts, rates_of
 from ridgeline.device.unfused import unfused_parts
 from ridgeline.errors import MissingFact
 from ridgeline.specs import Calibration, Chip, Law, bytes_per_element
@@ -103,7 +103,7 @@ def kernels_count(op: ComputeOp, context: KernelContext = STREAM) -> float:
         return op.launches_count
     if isinstance(op, AttentionPrefill):
         if context.attention == "unfused" or not op.fused:
-            return float(len(unfused_parts(op)))
+            return float(len(unfused_parts(op, context.wide_scores)))
         return 2.0 if op.backward else 1.0
     return 1.0
 
@@ -243,7 +243,7 @@ def _prefill(op: AttentionPrefill, chip: Chip, calibration: Calibration, context
 
 
 def _unfused(op: AttentionPrefill, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    parts = [op_time(part, chip, calibration, context) for part in unfused_parts(op)]
+    parts = [op_time(part, chip, calibration, context) for part in unfused_parts(op, context.wide_scores)]
     time_s = sum(part.time_s for part in parts)
     slowest = max(parts, key=lambda part: part.time_s)
     return OpTime(
@@ -261,7 +261,7 @@ def _unfused(op: AttentionPrefill, chip: Chip, calibration: Calibration, context
 
 
 def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> OpTime:
-    law = _decode_law(op, chip, calibration, context)
+    law = decode_attention_law(op, chip, calibration, context)
     scores = attention.Scores(
         op.batch_count, 1.0, op.context_tokens, op.heads_count, op.kv_heads_count, op.key_dim_count, op.value_dim_count
     )
@@ -270,7 +270,8 @@ def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: 
     if "feed_bytes_per_cycle" in law.parameters:
         rates = rates_of(chip, op.precision, "time of decode attention", law.parameters)
         resident = not np.isinf(context.weight_copies_count)
-        time = attention.decode_s(scores, op.bytes, attention.decode_law(law), rates, resident)
+        near = op.repeated_frac * (1.0 - 1.0 / cache_over_memory(chip)) if op.repeated_frac > 0 else 0.0
+        time = attention.decode_s(scores, op.bytes * (1.0 - near), attention.decode_law(law), rates, resident)
         name, facts = "paged-decode-attention", rate_facts(chip, op.precision)
         if float(time.feed_s) > float(time.memory_s):  # bytes wait for the units to take them in, not for the memory
             time = time._replace(memory_s=time.feed_s)
@@ -282,7 +283,7 @@ def _decode(op: AttentionDecode, chip: Chip, calibration: Calibration, context: 
     return _answer(time, chip, law, law.sigma, name, facts, peak_fact(chip, op.precision), stream)
 
 
-def _decode_law(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> Law:
+def decode_attention_law(op: AttentionDecode, chip: Chip, calibration: Calibration, context: KernelContext) -> Law:
     """The law of latent attention (one wide key head, narrower values) where it was measured, else the plain one."""
     latent = op.kv_heads_count == 1 and op.key_dim_count != op.value_dim_count
     for phase in ("decode-latent", "decode") if latent else ("decode",):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.core import FrozenMap
+from ridgeline.core import FrozenMap, model
 from ridgeline.errors import MissingFact
 from ridgeline.specs import Calibration, Chip, Law
 
@@ -108,6 +108,23 @@ def find_law(calibration: Calibration, chip: Chip, keys: Iterable[str], why: str
         for field in _FIELDS:
             chip.need(field, why)
     raise MissingFact(f"{calibration.chip}.efficiency.{wanted[0]}", why)
+
+
+# Bytes a clock that the last-level cache of NVIDIA's parts of 80 MB and less delivers, all slices together, and what
+# of it micro-benchmarks reach (assumed).
+_CACHE_BYTES_PER_CYCLE = 5120.0  # src: nvidia-a100-whitepaper
+_CACHE_REACHED_FRAC = 0.65  # src: rl-derivation
+_CACHED_FAMILIES = ("ampere", "ada", "hopper")
+
+
+@model(id="cache-over-memory", sources=("nvidia-a100-whitepaper", "rl-derivation"), dimensional=False)
+def cache_over_memory(chip: Chip) -> float:
+    """How much faster the last-level cache delivers bytes that neighbours have just read than the memory does
+    (1: not known to be faster)."""
+    if chip.architecture not in _CACHED_FAMILIES or not chip.clock_hz or not chip.memory_bandwidth_bytes_per_s:
+        return 1.0
+    cache = _CACHE_REACHED_FRAC * _CACHE_BYTES_PER_CYCLE * chip.clock_hz
+    return max(1.0, cache / chip.memory_bandwidth_bytes_per_s)
 
 
 def smooth_max(one: Number, other: Number, power: float) -> Number:

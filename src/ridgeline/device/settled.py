@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ridgeline.core import FrozenMap
+from ridgeline.core import model as formula
 from ridgeline.device.optime import gemm_law
 from ridgeline.specs import Calibration, Chip
 
@@ -42,6 +43,51 @@ def unthrottled(calibration: Calibration) -> Calibration:
 
 
 def sustained_clock_frac(calibration: Calibration, chip: Chip, precision: str) -> float:
-    """The share of its clock that `chip` keeps under endless products in `precision` (1 where nothing is known)."""
+    """The share of its clock that `chip` keeps under endless products in `precision` (1 where nothing is known).
+
+    Where the law is that of other parts of the architecture, the power of a unit decides: see `clock_of_power_frac`.
+    """
     law, _ = gemm_law(calibration, chip, precision)
-    return law.parameters.get("sustained_frac", 1.0)
+    kept = law.parameters.get("sustained_frac", 1.0)
+    other = MEASURED.get(chip.architecture)
+    if kept >= 1.0 or law.level == "device" or other is None or not (chip.tdp_w and chip.unit_count and chip.clock_hz):
+        return kept
+    return clock_of_power_frac(kept, other, (chip.tdp_w, float(chip.unit_count), chip.clock_hz))
+
+
+# Parts on which the laws of an architecture were measured: watts, units, full clock (their data sheets).
+MEASURED: dict[str, tuple[float, float, float]] = {
+    "hopper": (700.0, 132.0, 1.98e9),  # src: nvidia-superpod-h100
+    "ada": (350.0, 142.0, 2.52e9),  # src: mullet-l40s-datasheet
+}
+# Voltage against clock, as shares of the full ones: flat below the knee (one card whose clock was logged under caps).
+_KNEE_FRAC, _FLOOR_VOLTAGE = 0.77, 0.72  # src: rl-derivation
+
+
+@formula(id="clock-of-power", sources=("rl-derivation",), dimensional=False)
+def clock_of_power_frac(
+    kept_frac: float, measured: tuple[float, float, float], part: tuple[float, float, float]
+) -> float:
+    """Share of its clock that a part keeps when another of its architecture, (watts, units, clock), keeps `kept_frac`.
+
+    At the limit each unit of the measured part spends e = watts / units on x V(x)^2, x the share of its full
+    clock. This part has its own e for a unit, of which the same x V(x)^2 follows; V falls linearly to the knee and is
+    flat below. Never more than its full clock.
+
+    >>> one = (700.0, 132.0, 1.98e9)
+    >>> clock_of_power_frac(0.84, one, one), round(clock_of_power_frac(0.84, one, (350.0, 114.0, 1.755e9)), 2)
+    (0.84, 0.69)
+    """
+    share = (part[0] / part[1]) / (measured[0] / measured[1])
+    spent = share * kept_frac * _voltage(kept_frac) ** 2
+    low, high = 0.0, 2.0
+    for _ in range(50):  # src: rl-numerics
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle * _voltage(middle) ** 2 < spent else (low, middle)
+    return min(1.0, round((low + high) / 2, 12) * measured[2] / part[2])
+
+
+def _voltage(clock_frac: float) -> float:
+    if clock_frac <= _KNEE_FRAC:
+        return _FLOOR_VOLTAGE
+    return _FLOOR_VOLTAGE + (1.0 - _FLOOR_VOLTAGE) * (clock_frac - _KNEE_FRAC) / (1.0 - _KNEE_FRAC)

@@ -9,12 +9,16 @@ from ridgeline.workload.ops import AttentionPrefill, Elementwise, Gemm
 # forward: masked softmax reads and writes them, dropout reads and writes them and writes its mask;
 # backward: dropout reads mask and gradient and writes the gradient, softmax reads output and gradient and writes one.
 _MASK_BYTES = 1.0
+_WIDE_BYTES = 4.0  # src: llama-cpp-source
 _FORWARD_PASSES = 4.0  # src: korthikanti-2022
 _BACKWARD_PASSES = 5.0  # src: korthikanti-2022
 
 
-def unfused_parts(op: AttentionPrefill) -> tuple[Gemm | Elementwise, ...]:
+def unfused_parts(op: AttentionPrefill, wide: bool = False) -> tuple[Gemm | Elementwise, ...]:
     """The kernels that an attention without fusion consists of (Megatron-LM of 2021-22: fused mask and softmax).
+
+    `wide`: forward with scores in fp32 between the kernels: the first product's narrow output is converted (read, write
+    wide), the softmax with its mask reads and writes wide scores, which are converted again for the second product.
 
     Products are over the whole square, whatever the mask. Backward: four products and the gradients of dropout and
     softmax.
@@ -35,9 +39,11 @@ def unfused_parts(op: AttentionPrefill) -> tuple[Gemm | Elementwise, ...]:
         shapes = (("scores", q, s, dk), ("context", q, dv, s))
         passes = _FORWARD_PASSES
     products = tuple(_product(f"{op.name}.{name}", m, n, k, heads, op.precision) for name, m, n, k in shapes)
-    softmax = Elementwise(
-        name=f"{op.name}.softmax", kind="softmax", bytes=scores * (passes * width + _MASK_BYTES), launches_count=2.0
-    )
+    moved = scores * (passes * width + _MASK_BYTES)
+    if wide and not op.backward:
+        moved = scores * (2.0 * (width + _WIDE_BYTES) + 2.0 * _WIDE_BYTES)
+    launches = 4.0 if wide else 2.0  # src: llama-cpp-source, korthikanti-2022
+    softmax = Elementwise(name=f"{op.name}.softmax", kind="softmax", bytes=moved, launches_count=launches)
     return (*products, softmax)
 
 

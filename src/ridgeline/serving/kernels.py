@@ -44,7 +44,7 @@ def kernel_context(engine: EngineProfile, calibration: Calibration, op: ComputeO
         return STREAM
     if isinstance(op, AttentionPrefill):
         known = family == "unfused" or f"attention-prefill.{family}" in calibration.laws
-        return KernelContext(attention=family) if known else STREAM
+        return KernelContext(attention=family, wide_scores=engine.hidden_precision == "fp32") if known else STREAM
     if op.heads_count == op.kv_heads_count and f"attention-decode.{family}-mha" in calibration.laws:
         return KernelContext(attention=f"{family}-mha")
     return KernelContext(attention=family) if f"attention-decode.{family}" in calibration.laws else STREAM

@@ -105,6 +105,7 @@ def _mixed(job: ServingJob, running_count: float) -> Point:
     loaded = Step(
         decode_count=job.load.beams_count * max(0.0, running_count - together * stages),
         context_tokens=job.context_tokens,
+        repeated_frac=shared_by_beams_frac(job),
         prompt_count=together * stages,
         prompt_tokens=piece,
         cached_tokens=(job.prompt_tokens - piece) / 2,
@@ -215,7 +216,17 @@ def decode_step(job: ServingJob, requests_count: float) -> Step:
         decode_count=job.load.beams_count * requests_count,
         context_tokens=job.context_tokens,
         encoder_tokens=job.encoder_tokens,
+        repeated_frac=shared_by_beams_frac(job),
     )
+
+
+def shared_by_beams_frac(job: ServingJob) -> float:
+    """Share of the cached tokens of a beam that another beam of its request reads at the same time: all beams read the
+    prompt, which is kept once, and each what it has written itself."""
+    beams = job.load.beams_count
+    if beams <= 1.0:
+        return 0.0
+    return (1.0 - 1.0 / beams) * min(1.0, job.load.input_tokens / job.context_tokens)
 
 
 def prompt_step(job: ServingJob, prompt_count: float) -> Step:

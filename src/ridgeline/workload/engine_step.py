@@ -19,7 +19,8 @@ class Step:
     them end in this step and need the head. Fractions are means over steps. `encoder_tokens`: length of what the
     encoder or tower reads for each prompt (0: none); decoders with cross-attention read as many in each layer.
     `fullest_prompt_count`: prompts of the fullest data-parallel attention group, for which all others wait in every
-    layer (0: they fall evenly).
+    layer (0: they fall evenly). `repeated_frac`: share of the cached tokens of a sequence that others of the step read
+    as well (the prompt that the beams of a request share).
     """
 
     decode_count: float = 0.0
@@ -30,6 +31,7 @@ class Step:
     finishing_count: float = 0.0
     encoder_tokens: float = 0.0
     fullest_prompt_count: float = 0.0
+    repeated_frac: float = 0.0
 
     @property
     def tokens(self) -> float:

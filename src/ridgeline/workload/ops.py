@@ -32,7 +32,7 @@ ElementwiseKind = Literal[
     "other",
 ]
 ConvolutionDirection = Literal["forward", "input-gradient", "weight-gradient"]
-CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "token_exchange", "send"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,8 @@ class AttentionDecode:
     """Scores of one new token a sequence: reads `batch_count` caches of `context_tokens` tokens.
 
     `cached_per_token_count` elements of `kv_precision` are read per token and device; `kv_heads_count` is 1 for
-    latent attention, whose `key_dim_count` is then the latent width plus rope part.
+    latent attention, whose `key_dim_count` is then the latent width plus rope part. `repeated_frac` of what is read was
+    read by a neighbour at the same time (beams that share a prompt) and comes from the last-level cache.
     """
 
     name: str
@@ -144,6 +145,7 @@ class AttentionDecode:
     key_dim_count: int
     value_dim_count: int
     cached_per_token_count: float
+    repeated_frac: float = 0.0
     kv_precision: str = "bf16"
     precision: str = "bf16"
 
@@ -242,7 +244,8 @@ class Collective:
     """Ranks exchange `message_bytes`.
 
     The size is the nccl-tests one: all_reduce: the buffer of each rank; all_gather: the gathered result;
-    reduce_scatter: the whole input of a rank; all_to_all: the whole send buffer of a rank; send: the message.
+    reduce_scatter: the whole input of a rank; all_to_all and token_exchange: the whole send
+    buffer of a rank; send: the message.
     """
 
     name: str
