@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ridgeline.cli import cite, listing, plan, roofline, serve, show, train, validate
+from ridgeline.cli import calibrate, cite, listing, plan, roofline, serve, show, train, validate
 
 app = typer.Typer(
     name="ridgeline",
@@ -44,6 +44,7 @@ _VERBS = (
     ("show", show, "A record of the catalogue, or a config.json."),
     ("cite", cite, "Sources and assumed values of an answer."),
     ("validate", validate, "Score predictions against measurements."),
+    ("calibrate", calibrate, "Fit the laws of a device to your own points."),
 )
 for _name, _module, _short in _VERBS:
     app.command(_name, help=_module.__doc__, short_help=_short)(_module.command)

@@ -25,6 +25,7 @@ from ridgeline.report.layout import (
 from ridgeline.report.tables import serving_table, training_table
 from ridgeline.report.trees import tree_table
 from ridgeline.scenario.answer import AnswerRow, PlanAnswer
+from ridgeline.scenario.calibrating import levels_text
 from ridgeline.search import ServingRow, TrainingRow, rejected_text
 from ridgeline.training import GoodputEstimate
 from ridgeline.units import show
@@ -165,6 +166,8 @@ def _figures(row: AnswerRow) -> list[str]:
         lines[-1] += f"; {ranged(facility.energy_j, energy_unit)} {energy_name}"
         if facility.carbon_kg_co2e is not None:
             lines[-1] += f", {significant(facility.carbon_kg_co2e / 1000)} t CO2e"
+    if row.laws:
+        lines.insert(0, f"laws: {levels_text(row.laws)}")
     if row.goodput is not None:
         lines.append(_with_failures(row.goodput))
     lines.append("money: " + ("; ".join(_money(row)) or "no price"))

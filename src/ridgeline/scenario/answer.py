@@ -9,6 +9,7 @@ from typing import Any
 from ridgeline.catalog import Catalog, Fact
 from ridgeline.core import Interval, Note, merge
 from ridgeline.errors import CatalogError
+from ridgeline.scenario.calibrating import laws_used
 from ridgeline.scenario.goodput import row_goodput
 from ridgeline.scenario.load import Scenario
 from ridgeline.scenario.plain import SCHEMA_VERSION, finite
@@ -75,6 +76,11 @@ class AnswerRow:
         return row_uses(self.found, self.goodput)
 
     @property
+    def laws(self) -> list[dict[str, Any]]:
+        """Laws of kernels and collectives behind the row: level at which each was made, and its error."""
+        return laws_used(self.found.calibration, self.uses)
+
+    @property
     def notes(self) -> tuple[Note, ...]:
         """All remarks on the row."""
         found = self.found
@@ -103,6 +109,7 @@ class AnswerRow:
             "assumed": [fact.id for fact in self.leans if fact.kind == "assumed"],
             "secondary": [fact.id for fact in self.leans if fact.kind != "assumed"],
             "notes": [note.to_dict() for note in self.notes],
+            "laws": self.laws,
             "uses": list(self.uses),
             "models": list(row_models(self.found, self.goodput)),
             "layouts_tried": self.found.tried_count,

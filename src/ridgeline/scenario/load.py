@@ -11,12 +11,13 @@ from typing import Any
 from ridgeline.catalog import Catalog
 from ridgeline.errors import IntakeError, RidgelineError, ScenarioError, UnitError
 from ridgeline.intake import load_model
+from ridgeline.scenario.calibrating import read_calibration
 from ridgeline.scenario.checking import read_scenario
 from ridgeline.scenario.problems import fail, place
 from ridgeline.scenario.schema import CandidateFile, ScenarioFile
 from ridgeline.scenario.settings import Path as KeyPath
 from ridgeline.scenario.sizes import expand
-from ridgeline.specs import Price, Site, System, Transformer
+from ridgeline.specs import Calibration, Price, Site, System, Transformer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario with every name resolved. `file` keeps what was written; `where` is the file for messages."""
+    """A scenario with every name resolved. `file` keeps what was written; `where` is the file for messages.
+
+    `own_laws`: laws fitted to the user's measurements, by device.
+    """
 
     file: ScenarioFile
     where: str
@@ -40,6 +44,7 @@ class Scenario:
     site: Site
     catalog: Catalog
     set_paths: tuple[KeyPath, ...] = ()
+    own_laws: tuple[Calibration, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -69,6 +74,7 @@ def load_scenario(source: str | Path | Mapping[str, Any], sets: Sequence[str] = 
             candidates.append(_candidate(item, index, where, set_paths, catalog))
         except RidgelineError as error:
             problems.append(error)
+    own = _own_laws(file, folder, place(where, ("calibration",), set_paths), candidates, problems)
     if len(problems) == 1:
         raise problems[0]
     if problems or model is None:
@@ -81,7 +87,25 @@ def load_scenario(source: str | Path | Mapping[str, Any], sets: Sequence[str] = 
         site=_site(file),
         catalog=catalog,
         set_paths=set_paths,
+        own_laws=own,
     )
+
+
+def _own_laws(
+    file: ScenarioFile, folder: Path, spot: str, candidates: Sequence[Candidate], problems: list[RidgelineError]
+) -> tuple[Calibration, ...]:
+    """The calibrations that the file names, relative to its folder; each is of a device that a candidate has."""
+    found = []
+    chips = {item.system.chip.id for item in candidates}
+    for name in file.calibration:
+        try:
+            own = read_calibration(folder / os.path.expanduser(name))
+            if candidates and own.chip not in chips:
+                raise ScenarioError(f"{spot}: {name} is of {own.chip}; the candidates have {', '.join(sorted(chips))}")
+            found.append(own)
+        except RidgelineError as error:
+            problems.append(error)
+    return tuple(found)
 
 
 def _model(ref: str, folder: Path, catalog: Catalog, spot: str) -> Transformer:

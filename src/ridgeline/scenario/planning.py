@@ -11,6 +11,7 @@ from ridgeline.cost import CostTerms, Ownership, newest_quotes
 from ridgeline.errors import BadFact, BadPlan, NoFeasiblePlan, RidgelineError, ScenarioError, shown
 from ridgeline.power import PowerLaw
 from ridgeline.scenario.answer import PlanAnswer
+from ridgeline.scenario.calibrating import calibrated
 from ridgeline.scenario.defaults import engine_name, software_name
 from ridgeline.scenario.fitting import length_notes, require_fitting
 from ridgeline.scenario.load import Candidate, Scenario
@@ -48,6 +49,14 @@ def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
     Raises `NoFeasiblePlan` with counted reasons where no candidate has a feasible plan, and `BadPlan` where that is
     so because parts of the layout that the scenario fixes do not divide.
     """
+    answer = planned(scenario, progress)
+    if not answer.rows:
+        raise infeasible_error(scenario, answer)
+    return answer
+
+
+def planned(scenario: Scenario, progress: Callable[[str], None] | None = None) -> PlanAnswer:
+    """As `plan`, with an answer without rows where no candidate has a feasible plan."""
     terms = terms_of(scenario)
     require_fitting(scenario)
     notes: list[Note] = [*scenario.catalog.notes, *length_notes(scenario)]
@@ -60,10 +69,7 @@ def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
         if scenario.file.limits.deadline is not None:
             notes.append(Note("hint", "limits.deadline is a limit of training runs and is not used for serving"))
         result = rank_serving(serving_request(scenario), machines, terms, progress)
-    answer = PlanAnswer.of(scenario, result, notes)
-    if not answer.rows:
-        raise _infeasible(scenario, answer)
-    return answer
+    return PlanAnswer.of(scenario, result, notes)
 
 
 def terms_of(scenario: Scenario) -> Terms:
@@ -193,7 +199,7 @@ def _machines(candidate: Candidate, scenario: Scenario, notes: list[Note]) -> li
         if file.workload.serve.engine is None:
             text = f"serving engine on {system.id} not named: {engine.name or name} {engine.version} is taken"
             notes.append(Note("fill", text))
-    calibration = catalog.calibration(system.chip.id)
+    calibration = calibrated(catalog.calibration(system.chip.id), scenario.own_laws)
     quotes = FrozenMap(newest_quotes(candidate.prices, system.id))
     return [
         Machine(
@@ -215,7 +221,7 @@ def _named(scenario: Scenario, part: str, key: str, find: Callable[[], Found]) -
         raise ScenarioError(f"{scenario.place('workload', part, key)}: {error}") from None
 
 
-def _infeasible(scenario: Scenario, answer: PlanAnswer) -> RidgelineError:
+def infeasible_error(scenario: Scenario, answer: PlanAnswer) -> RidgelineError:
     """The error for an answer without rows: what stood in the way on each machine, and the counts."""
     lines = [f"  {item.system_id} x {item.devices_count}: {'; '.join(item.reasons)}" for item in answer.infeasible]
     rejected = dict(answer.rejected)

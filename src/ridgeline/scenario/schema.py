@@ -45,6 +45,7 @@ STORED_PRECISIONS = ("int4_g32", "int4_g64", "int4_g128", "nf4", "q4_0", "q4_k",
 WEIGHT_PRECISIONS = (*SERVING_PRECISIONS, *STORED_PRECISIONS)
 KV_PRECISIONS = ("bf16", "fp16", "fp8", "int8", "nvfp4", "fp4", "int4", "fp32")
 OBJECTIVES = ("time", "cost", "energy", "devices")
+POOLS = ("both", "aggregated", "disaggregated")
 PRICE_KINDS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
 
 TrainingPrecision = Annotated[str, BeforeValidator(one_of(*TRAINING_PRECISIONS))]
@@ -54,7 +55,9 @@ KvPrecision = Annotated[str, BeforeValidator(one_of(*KV_PRECISIONS))]
 Recompute = Annotated[str, BeforeValidator(one_of("none", "selective", "full"))]
 Sharding = Annotated[str, BeforeValidator(one_of("none", "zero1", "zero2", "zero3"))]
 Schedule = Annotated[str, BeforeValidator(one_of("1f1b", "interleaved", "gpipe"))]
+Pools = Annotated[str, BeforeValidator(one_of(*POOLS))]
 Objective = Annotated[str, BeforeValidator(one_of(*OBJECTIVES))]
+Files = Annotated[list[Word], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 StorageRate = Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "1000 TB/s"))]
 SpareCount = Annotated[int, BeforeValidator(quantity("count", "0", "1e5", whole=True))]
 Basis = Annotated[str, BeforeValidator(one_of("rent", "own"))]
@@ -96,6 +99,18 @@ class TrainFile(Strict):
     software: Word | None = None
 
 
+class SizingFile(Strict):
+    """`workload.serve.sizing`: what `ridgeline serve` tries beside layouts and batches when it sizes the system.
+
+    Formats of weights and cache (left out: the one of `precision` and `kv`), and whether prompts are read by the
+    engines that decode ("aggregated"), by engines of their own ("disaggregated"), or whichever is better ("both").
+    """
+
+    precisions: Annotated[list[WeightPrecision], Field(min_length=1, max_length=8)] | None = None
+    kv: Annotated[list[KvPrecision], Field(min_length=1, max_length=8)] | None = None
+    pools: Pools = "both"
+
+
 class ServeFile(Strict):
     """`workload.serve`: lengths in tokens, the load, latency limits, and optionally parts of the layout.
 
@@ -121,6 +136,7 @@ class ServeFile(Strict):
     replicas: Degree | None = None
     max_batch: Batch | None = None
     max_batch_tokens: Batch | None = None
+    sizing: SizingFile = SizingFile()
 
 
 class WorkloadFile(Strict):
@@ -188,7 +204,7 @@ class CostFile(Strict):
 
 
 class ScenarioFile(Strict):
-    """A whole scenario."""
+    """A whole scenario. `calibration`: a file, or several, of laws fitted to one's own measurements."""
 
     workload: WorkloadFile
     candidates: Annotated[list[CandidateFile], Field(min_length=1, max_length=64)]
@@ -197,6 +213,7 @@ class ScenarioFile(Strict):
     failures: FailuresFile = FailuresFile()
     objective: Objective = "cost"
     cost: CostFile = CostFile()
+    calibration: Annotated[Files, Field(max_length=64)] = []
     name: Word | None = None
 
 

@@ -20,7 +20,7 @@ Cli = Any  # the fixture `cli` of conftest.py
 
 def test_version_and_help(cli: Cli) -> None:
     assert cli("--version").out.strip() == ridgeline.__version__
-    verbs = ("plan", "train", "serve", "roofline", "list", "show", "cite", "validate")
+    verbs = ("plan", "train", "serve", "roofline", "list", "show", "cite", "validate", "calibrate")
     text = cli("--help").out
     assert [verb for verb in verbs if f"  {verb} " not in text] == []
     for verb in verbs:
