@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ridgeline.core import FrozenMap, Interval, quadrature
+from ridgeline.core import FrozenMap, Interval, Note, quadrature
 from ridgeline.cost import CostEstimate, estimate_cost
 from ridgeline.errors import MissingFact, OutOfMemory
+from ridgeline.facility import FacilityEstimate
 from ridgeline.power import Activity, PowerEstimate, estimate_power
 from ridgeline.search.layouts import MEMORY, MISSING
 from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note, until_stopped
-from ridgeline.search.result import (
-    Infeasible,
-    SearchResult,
-    ServingRow,
-    broken_limits,
-)
+from ridgeline.search.result import Infeasible, SearchResult, ServingRow, broken_limits
 from ridgeline.search.sizing import held_text, shortfall
 from ridgeline.search.terms import Machine, Objective, Progress, Terms
 from ridgeline.serving import (
@@ -29,7 +25,7 @@ from ridgeline.serving import (
     precisions_on,
     serving_layouts,
 )
-from ridgeline.specs import Load, ServingPlan, Transformer
+from ridgeline.specs import Chip, Load, ServingPlan, Transformer
 
 LATENCY = "latency or load"
 _HOUR_S = 3600.0  # src: si-accepted-units
@@ -176,11 +172,47 @@ def _job(request: ServingRequest, machine: Machine, plan: ServingPlan) -> Servin
 def _row(
     machine: Machine, request: ServingRequest, estimate: ServingEstimate, tried: _Tried, terms: Terms
 ) -> ServingRow:
+    tokens_per_s = tokens_of(estimate)
+    hour = hour_of(machine, machine.devices_count, lambda: serving_power(machine, estimate, terms), tokens_per_s, terms)
+    return ServingRow(
+        system=machine.system,
+        devices_count=machine.devices_count,
+        used_count=estimate.plan.devices_count,
+        plan=estimate.plan,
+        estimate=estimate,
+        power=hour.power,
+        facility=hour.facility,
+        cost=hour.cost,
+        notes=hour.notes,
+        usd_per_mtoken=hour.usd_per_mtoken,
+        j_per_token=hour.j_per_token,
+        calibration=machine.calibration,
+        tried_count=tried.tried_count,
+        rejected=counted(tried.rejected),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hour:
+    """Power, energy and money of one hour of serving, and of a token; None where a figure is missing."""
+
+    power: PowerEstimate | None
+    facility: FacilityEstimate | None
+    cost: CostEstimate
+    usd_per_mtoken: Interval | None
+    j_per_token: Interval | None
+    notes: tuple[Note, ...]
+
+
+def hour_of(
+    machine: Machine, devices_count: int, power: Callable[[], PowerEstimate], tokens_per_s: Interval, terms: Terms
+) -> Hour:
+    """What an hour of `devices_count` devices of `machine` takes and costs while they make `tokens_per_s`."""
     hour = Interval.exact(_HOUR_S)
-    power, facility, missing = energy_of(lambda: serving_power(machine, estimate, terms), hour, terms.site)
+    drawn, facility, missing = energy_of(power, hour, terms.site)
     cost = estimate_cost(
         machine.system.id,
-        machine.devices_count,
+        devices_count,
         hour,
         None if facility is None else facility.energy_j,
         terms.site,
@@ -188,22 +220,13 @@ def _row(
         terms.cost,
         missing,
     )
-    tokens_per_s = tokens_of(estimate)
-    return ServingRow(
-        system=machine.system,
-        devices_count=machine.devices_count,
-        used_count=estimate.plan.devices_count,
-        plan=estimate.plan,
-        estimate=estimate,
-        power=power,
+    return Hour(
+        power=drawn,
         facility=facility,
         cost=cost,
-        notes=power_note(machine.system, missing),
         usd_per_mtoken=_usd_per_mtoken(cost, tokens_per_s),
         j_per_token=None if facility is None else _j_per_token(facility.meter_w, tokens_per_s),
-        calibration=machine.calibration,
-        tried_count=tried.tried_count,
-        rejected=counted(tried.rejected),
+        notes=power_note(machine.system, missing),
     )
 
 
@@ -230,19 +253,35 @@ def _usd_per_mtoken(cost: CostEstimate, tokens_per_s: Interval) -> Interval | No
 
 def serving_power(machine: Machine, estimate: ServingEstimate, terms: Terms) -> PowerEstimate:
     """Mean power of all devices of the machine; those that no replica uses are idle."""
-    chip = machine.system.chip
-    busy = min(1.0, estimate.device_busy_frac)
     plan = estimate.plan
-    precision = plan.activation_precision if chip.has_peak(plan.activation_precision) else "bf16"
+    activity = activity_of(
+        machine.system.chip,
+        plan.activation_precision,
+        estimate.flop_per_s_per_device,
+        estimate.memory_bytes_per_s_per_device,
+        estimate.device_busy_frac,
+    )
+    busy = activity.busy_frac * plan.devices_count / machine.devices_count
+    return estimate_power(machine.system, machine.devices_count, replace(activity, busy_frac=busy), terms.power)
+
+
+def activity_of(
+    chip: Chip, activation_precision: str, flop_per_s: float, memory_bytes_per_s: float, device_busy_frac: float
+) -> Activity:
+    """What a device is busy with, from its mean work and traffic and the share of the time that it works.
+
+    Raises `MissingFact` where the chip's peak or bandwidth is not known.
+    """
+    busy = min(1.0, device_busy_frac)
+    precision = activation_precision if chip.has_peak(activation_precision) else "bf16"
     peak = chip.peak(precision, "activity of the matrix units")
     bandwidth = chip.need("memory_bandwidth_bytes_per_s", "activity of the memory")
     at_work = max(busy, 1e-9)  # src: rl-numerics
-    activity = Activity(
-        compute_frac=min(1.0, estimate.flop_per_s_per_device / at_work / peak),
-        memory_frac=min(1.0, estimate.memory_bytes_per_s_per_device / at_work / bandwidth),
-        busy_frac=busy * plan.devices_count / machine.devices_count,
+    return Activity(
+        compute_frac=min(1.0, flop_per_s / at_work / peak),
+        memory_frac=min(1.0, memory_bytes_per_s / at_work / bandwidth),
+        busy_frac=busy,
     )
-    return estimate_power(machine.system, machine.devices_count, activity, terms.power)
 
 
 def _broken(row: ServingRow, terms: Terms) -> list[tuple[str, str]]:
