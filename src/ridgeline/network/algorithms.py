@@ -39,8 +39,10 @@ def algorithms(kind: str, spanned: tuple[Tier, ...]) -> list[Algorithm]:
         steps = tuple(tier.hops_count if i == last else 0.0 for i, tier in enumerate(spanned))
         sent = tuple(1.0 if i == last else 0.0 for i in range(last + 1))
         return [Algorithm("send", "send", steps, sent, "pair")]
-    if kind == "all_to_all":
+    if kind in ("all_to_all", "token_exchange"):
         sent = tuple((ranks - tier.inner_count) / ranks for tier in spanned)
+        if kind == "token_exchange":
+            return [Algorithm("one kernel", "all-to-all", tuple(1.0 for _ in spanned), sent, "shuffle")]
         peers = tuple(_peers(tier) for tier in spanned)
         return [Algorithm("pairwise", "all-to-all", peers, sent, "shuffle")]
     ring = _ring(kind, spanned, ranks)

@@ -308,6 +308,7 @@ def ring_sent_frac(kind: str, ranks_count: float) -> float:
         "all_gather": others_frac,
         "reduce_scatter": others_frac,
         "all_to_all": others_frac,
+        "token_exchange": others_frac,
         "send": 1.0,
     }[kind]
 

@@ -15,7 +15,7 @@ from ridgeline.network.laws import law_for, peer_law
 from ridgeline.network.topology import Tier, tiers
 from ridgeline.specs import Calibration, Law, RankGroup, System
 
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "token_exchange", "send")
 _ROUTES_LIMIT_COUNT = 8192  # src: ridgeline-collective-laws
 _TIER_SHARPNESS = 12.0  # src: ridgeline-collective-laws
 _RATES = {"oneway": "oneway_bytes_per_s", "pair": "pair_bytes_per_s", "shuffle": "shuffle_bytes_per_s"}
@@ -83,7 +83,8 @@ def collective_time(
 ) -> CollectiveTime:
     """Time of one collective of `message_bytes` [B] among `group` on `system`.
 
-    `kind`: all_reduce, all_gather, reduce_scatter, all_to_all or send (to the neighbour at the group's stride, over
+    `kind`: all_reduce, all_gather, reduce_scatter, all_to_all, token_exchange (an all-to-all in one kernel that writes
+    to all peers at once, as libraries for expert parallelism do) or send (to the neighbour at the group's stride, over
     the widest level that the group spans). Sizes are those of nccl-tests (see `workload.ops.Collective`). A group of
     one, or nothing to send, costs nothing. The cheapest of the algorithms that fit the levels is taken, each as the
     smooth minimum of a low-latency and a high-bandwidth protocol. Other groups of the same stride run at the same

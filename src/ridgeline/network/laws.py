@@ -11,8 +11,9 @@ A law holds, for one family of links and one kind of collective:
     switch_power                          falls with this power of the number of ranks
     sharpness                             how sudden the change of protocol is
 
-Laws are looked up in the calibration as "collective.<link>.<kind>", then "collective.<family>.<kind>"; where neither is
-there, NCCL's own planning constants with the level's datasheet latency are used, with a wide interval.
+Laws are looked up in the calibration as "collective.<link>.<kind>", then "collective.<family>.<kind>" (for an exchange
+of tokens then the same for all-to-all); where none is there, NCCL's own planning constants with the level's datasheet
+latency are used, with a wide interval.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def family(level: NetworkLevel) -> str:
 def law_for(level: NetworkLevel, kind: str, calibration: Calibration) -> Law:
     """The law for collectives of `kind` over the links of `level`: measured link, its family, else published."""
     laws = calibration.laws
-    for key in (f"collective.{level.link}.{kind}", f"collective.{family(level)}.{kind}"):
-        found = laws.get(key)
-        if found is not None:
-            return found
+    for each in (kind, "all_to_all") if kind == "token_exchange" else (kind,):
+        for key in (f"collective.{level.link}.{each}", f"collective.{family(level)}.{each}"):
+            found = laws.get(key)
+            if found is not None:
+                return found
     return published_law(level, kind)
 
 

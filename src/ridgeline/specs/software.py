@@ -17,6 +17,7 @@ LossKernel = Literal["eager", "split", "fused", "in-place", "chunked"]
 StateStyle = Literal["copy", "master-only"]
 TensorOverlap = Literal["none", "backward", "pipelined"]
 NetworkFusion = Literal["none", "norm"]
+ExpertOverlap = Literal["none", "outside", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,10 @@ class SoftwareProfile:
     `bucket_bytes` is the size of one gradient bucket.
 
     `expert_launches`: the product of each local expert is a kernel of its own; routing decides its shape, so no graph
-    holds it and the host issues it in time.
+    holds it and the host issues it in time. `routed_launch_s`: what the host takes for each kernel of the part that
+    routing shapes (0: `host_launch_s`). `whole_graphs`: products of all experts in block-scaled formats are one kernel
+    that reads its counts on the device, so that one graph holds a whole step. `expert_overlap`: the exchange of tokens
+    runs behind the other pass of another micro-batch: never, where it leaves the machine's innermost level, always.
     `cheap_recompute`: selective recompute makes norms and activations again (fine-grained), not attention scores.
 
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
@@ -112,6 +116,9 @@ class SoftwareProfile:
     context_overlap: bool = True
     deduplicated_dispatch: bool = False
     expert_launches: bool = True
+    routed_launch_s: float = 0.0
+    whole_graphs: bool = False
+    expert_overlap: ExpertOverlap = "none"
     bucket_bytes: float = 0.0
     graphs: bool = False
     host_launch_s: float = 0.0

@@ -12,6 +12,7 @@ from ridgeline.device import KernelContext, kernels_count, op_time
 from ridgeline.device.settled import settled as settled
 from ridgeline.network import collective_time
 from ridgeline.specs import Calibration, SoftwareProfile, System
+from ridgeline.workload.expert_launches import EXCHANGE_LAUNCHES, expert_launches_count
 from ridgeline.workload.ops import (
     AttentionDecode,
     AttentionPrefill,
@@ -90,13 +91,14 @@ class Clock:
     def _time(self, op: Op, work: str) -> Timed:
         if isinstance(op, Collective):
             result = collective_time(op.kind, op.message_bytes, op.group, self.system, self.calibration)
-            return Timed(result.time_s, result.sigma, work, 1.0, result.model, result.uses, "")
+            calls = EXCHANGE_LAUNCHES if op.kind == "token_exchange" else 1.0
+            return Timed(result.time_s, result.sigma, work, calls, result.model, result.uses, "")
         done = op_time(op, self.system.chip, self.calibration, self._context)
         if isinstance(op, Convolve) and op.depthwise and self.software.depthwise_frac < 1:
             done = replace(done, time_s=done.time_s / self.software.depthwise_frac)
         kernels = kernels_count(op, self._context)
         if isinstance(op, GroupedGemm) and self.software.expert_launches:
-            kernels = op.experts_count
+            kernels = op.experts_count * expert_launches_count(op.activation_precision)
         return Timed(done.time_s, done.sigma, work, kernels, done.model, done.uses, done.level)
 
     def works(self, ops: Iterable[Repeated], times: float = 1.0) -> Works:

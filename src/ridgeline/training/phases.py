@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ridgeline.specs import Layer, RankGroup, SoftwareProfile, TrainingPlan, Transformer
+from ridgeline.specs import Layer, RankGroup, SoftwareProfile, TrainingPlan, Transformer, bytes_per_element
 from ridgeline.training.clock import Clock, Work, Works, add, merged, total_s
 from ridgeline.training.host import add_transfers, layer_transfers_s, offloads_layers
 from ridgeline.training.schedule import layerwise_exposed_s, pipelined_exposed_s, ring_exposed_s, slowest_excess_frac
 from ridgeline.workload.layers import LayerOps, training_layer_ops
 from ridgeline.workload.memory import layer_parameters, shard_ranks
-from ridgeline.workload.ops import Collective, CollectiveKind, Gemm, GroupedGemm, Repeated
+from ridgeline.workload.ops import AttentionPrefill, Collective, CollectiveKind, Gemm, GroupedGemm, Repeated
 from ridgeline.workload.stages import LayerShare, Stage, cross_tokens, stack_tokens
 from ridgeline.workload.training_ends import embedding_ops, head_ops
 from ridgeline.workload.training_shapes import LayerShape, layer_shape
@@ -121,8 +121,27 @@ def layer_phases(layer: Layer, hidden: int, shape: LayerShape, plan: TrainingPla
             _phase(again, plan, clock, backward=False, times=plan.recompute_layers_frac),
             _phase(ops.backward, plan, clock, backward=True),
         )
+        if layer.mixers:
+            _overlap_experts(phases, shape, plan, clock)
         found = clock.layers[key] = (phases, layer)
     return found[0]
+
+
+def _overlap_experts(phases: Phases, shape: LayerShape, plan: TrainingPlan, clock: Clock) -> None:
+    """Exchanges of tokens behind the other pass of another micro-batch, where the software runs two at a time.
+
+    With a pipeline that takes virtual stages, whose schedule alternates passes; a layer that is made again as a whole
+    cannot take part, nor blocks that hold experts alone (hybrid stacks).
+    """
+    wanted = clock.software.expert_overlap
+    leaves = shape.expert_count * shape.expert_tensor_count > shape.domain_count
+    pairs = plan.micro_batches_count > 1 and (plan.pipeline_count == 1 or plan.interleave_count > 1)
+    if wanted == "none" or (wanted == "outside" and not leaves) or not pairs or plan.recompute == "full":
+        return
+    busy_s = {id(part): total_s(part) - total_s(part, "expert exchange") for part in (phases.forward, phases.backward)}
+    for part, other in ((phases.forward, phases.backward), (phases.backward, phases.forward)):
+        hidden_s = hide(part, "expert exchange", _whole, busy_s[id(other)], 1.0)
+        _extra(part, "slowed by exchange", hidden_s * clock.slowdown_frac, clock.software, "overlap_slowdown_frac")
 
 
 def _end_phases(ops: LayerOps, plan: TrainingPlan, clock: Clock) -> Phases:
@@ -155,7 +174,7 @@ def _phase(ops: Iterable[Repeated], plan: TrainingPlan, clock: Clock, *, backwar
         shared_s += hide(works, "context exchange", pipelined_exposed_s, attention_s, plan.context_count)
     if shared_s > 0 and clock.slowdown_frac > 0:
         _extra(works, "slowed by exchange", shared_s * clock.slowdown_frac, software, "overlap_slowdown_frac")
-    _add_launches(works, [item for item in ops if _routed(item)], times, clock)
+    _add_launches(works, ops, times, clock)
     return works
 
 
@@ -192,23 +211,42 @@ def _routed(item: Repeated) -> bool:
     return isinstance(item.op, GroupedGemm) or item.op.name.startswith(("expert", "permutation", "routing"))
 
 
-def _add_launches(works: Works, routed: list[Repeated], times: float, clock: Clock) -> None:
+def _add_launches(works: Works, ops: tuple[Repeated, ...], times: float, clock: Clock) -> None:
     """The host must issue every kernel; what exceeds the device's own time is waiting.
 
     A captured graph takes that off, but not off the part that routing shapes: there the host learns the counts of
-    tokens first and issues the experts' kernels while the device waits for them.
+    tokens first and issues the experts' kernels while the device waits for them. Scores of the router are of fixed
+    shape, so a graph holds them.
     """
-    launch_s = clock.software.host_launch_s
+    software = clock.software
+    launch_s = software.host_launch_s
     if launch_s <= 0:
         return
-    waits_s = 0.0
-    if not clock.software.graphs:
-        waits_s = sum(work.kernels_count for work in works.values()) * launch_s - total_s(works)
-    if routed:
-        part = clock.works(routed, times)
-        issue_s = sum(work.kernels_count for work in part.values()) * launch_s
-        waits_s = max(waits_s, issue_s - total_s(part))
-    _extra(works, "host launches", waits_s, clock.software, "host_launch_s")
+    each_s = software.routed_launch_s or launch_s
+    part: Works = {}
+    if not _whole_graph(ops, clock):
+        kept = [item for item in ops if _routed(item) and not (software.graphs and item.op.name.startswith("routing"))]
+        part = clock.works(kept, times)
+    issue_s = _kernels_count(part) * each_s
+    waits_s = issue_s - total_s(part)
+    if not software.graphs:
+        rest_s = (_kernels_count(works) - _kernels_count(part)) * launch_s
+        waits_s = max(waits_s, rest_s + issue_s - total_s(works))
+    _extra(works, "host launches", waits_s, software, "routed_launch_s" if part and waits_s > 0 else "host_launch_s")
+
+
+def _kernels_count(works: Works) -> float:
+    return sum(work.kernels_count for work in works.values())
+
+
+def _whole_graph(ops: tuple[Repeated, ...], clock: Clock) -> bool:
+    """Whether one graph holds the experts too: they work in a block-scaled format that the chip multiplies, in a layer
+    that has attention as well (blocks of one kind, as in hybrid stacks, are captured one by one)."""
+    if not clock.software.whole_graphs or not clock.system.chip.has_peak("nvfp4"):
+        return False
+    products = [item.op for item in ops if isinstance(item.op, GroupedGemm)]
+    narrow = all(bytes_per_element(op.activation_precision) < bytes_per_element("bf16") for op in products)
+    return narrow and any(isinstance(item.op, AttentionPrefill) for item in ops)
 
 
 def _extra(works: Works, name: str, time_s: float, software: SoftwareProfile, field: str) -> None:

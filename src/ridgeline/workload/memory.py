@@ -27,6 +27,7 @@ from ridgeline.workload.training_streams import buffer_bytes, rows_of
 
 _MASK_BYTES = 1.0  # one byte an element, as frameworks store a dropout mask
 _FP32_BYTES = 4.0  # src: ieee-754
+_BYTE = 1.0  # one byte; weights in 4 bit always stay beside wide ones
 # Bytes held for one logit at the peak: 16-bit logits, fp32 copies, gradient in 16 bit. See `training_ends.LOSS_BYTES`.
 LOGIT_BYTES: dict[str, float] = {
     "eager": 14.0,  # src: pytorch-cross-entropy-accesses (2 + 4 + 4 + 4)
@@ -66,7 +67,8 @@ def state_recipe(precision: str, software: SoftwareProfile) -> StateBytes:
     narrow = 2 * shape.narrow_bytes
     if wide == _FP32_BYTES:
         return StateBytes(weights=wide, gradients=wide, master=0.0, moments=software.moment_bytes)
-    weights = narrow if narrow and software.narrow_weights else wide + narrow
+    eight_bit = shape.narrow_bytes >= _BYTE
+    weights = narrow if eight_bit and software.narrow_weights else wide + narrow
     if software.states == "master-only":
         weights = narrow
         return StateBytes(

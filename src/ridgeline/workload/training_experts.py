@@ -109,7 +109,10 @@ def _routing(
         for way in ("dispatch", "combine"):
             ops.append(
                 Collective(
-                    name=f"expert {way}{suffix}", kind="all_to_all", message_bytes=size, group=shape.expert_group
+                    name=f"expert {way}{suffix}",
+                    kind="token_exchange" if software.deduplicated_dispatch else "all_to_all",
+                    message_bytes=size,
+                    group=shape.expert_group,
                 )
             )
     return ops

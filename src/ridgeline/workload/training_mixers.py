@@ -15,7 +15,7 @@ def mixer_forward(layer: Layer, shape: LayerShape, software: SoftwareProfile) ->
     ops: list[Op] = []
     for mixer in layer.mixers:
         if isinstance(mixer, Recurrence):
-            ops.append(_scan(mixer, shape, 1.0))
+            ops += _scan(mixer, shape, backward=False)
             continue
         ops += _indexer(mixer, shape)
         ops += _unfused_forward(mixer, shape, software) if _unfused(software) else [_fused(mixer, shape, False)]
@@ -27,7 +27,7 @@ def mixer_backward(layer: Layer, shape: LayerShape, software: SoftwareProfile) -
     ops: list[Op] = []
     for mixer in layer.mixers:
         if isinstance(mixer, Recurrence):
-            ops.append(_scan(mixer, shape, 2.0))
+            ops += _scan(mixer, shape, backward=True)
             continue
         ops += _unfused_backward(mixer, shape, software) if _unfused(software) else [_fused(mixer, shape, True)]
     return [Repeated(op=op) for op in ops]
@@ -83,10 +83,44 @@ def _indexer(mixer: SoftmaxAttention, shape: LayerShape) -> list[Op]:
     return [_product("indexer", shape.sequences_count, shape.query_tokens, keys_of(mixer, shape), depth, shape)]
 
 
-def _scan(mixer: Recurrence, shape: LayerShape, times: float) -> Elementwise:
+def _scan(mixer: Recurrence, shape: LayerShape, *, backward: bool) -> list[Op]:
+    """The scan, and the short convolution before and gated norm behind it where there are such.
+
+    Going back, the scan's states are made again. The convolution reads and writes the mixed channels (again, and
+    two reads and a write for its gradient); the norm reads the scan's output and the gate and writes (reads three,
+    makes its result again and writes two).
+    """
+    times = 2.0 if backward else 1.0
     rows = times * shape.rows / shape.tensor_count
     moved = rows * mixer.elementwise_per_token_count * shape.stream_bytes
-    return Elementwise(name="scan", kind="scan", bytes=moved, launches_count=times, flop=rows * mixer.per_token_flop)
+    ops: list[Op] = [
+        Elementwise(name="scan", kind="scan", bytes=moved, launches_count=times, flop=rows * mixer.per_token_flop)
+    ]
+    around = _around_scan_count(mixer, backward) * shape.rows / shape.tensor_count * shape.stream_bytes
+    if around > 0:
+        ops.append(Elementwise(name="scan ends", kind="other", bytes=around, launches_count=2 * times))
+    return ops
+
+
+# Kernels around a Mamba-2 scan: accesses to the convolved channels, and to the channels of the gated norm.
+_CONVOLVED_ACCESSES = (2.0, 5.0)  # src: mamba-ssm-combined
+_NORMED_ACCESSES = (3.0, 6.0)  # src: mamba-ssm-combined
+
+
+def _around_scan_count(mixer: Recurrence, backward: bool) -> float:
+    """Elements a token that the kernels around a scan read and write (0 for mixers that have none).
+
+    The stream of a Mamba-2 scan is twice the channels and the convolved ones; the convolution's tail of 3 inputs
+    says how many the latter are.
+    """
+    if mixer.kind != "mamba2" or not mixer.tail_per_sequence_count:
+        return 0.0
+    convolved = mixer.tail_per_sequence_count / _TAIL_INPUTS
+    channels = max(0.0, (mixer.elementwise_per_token_count - convolved) / 2.0)
+    return _CONVOLVED_ACCESSES[backward] * convolved + _NORMED_ACCESSES[backward] * channels
+
+
+_TAIL_INPUTS = 3.0  # src: mamba-ssm-combined (filters of four taps)
 
 
 def _product(name: str, batch: float, m: float, n: float, k: float, shape: LayerShape) -> Gemm:
