@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ridgeline.scenario.problems import fail, messages, place
 from ridgeline.scenario.reading import read_mapping
-from ridgeline.scenario.schema import Leaf, ScenarioFile, Shape, children
+from ridgeline.scenario.schema import Leaf, ScenarioFile, ServeFile, Shape, children
 from ridgeline.scenario.settings import Path as KeyPath
 from ridgeline.scenario.settings import apply_settings
 
@@ -57,12 +57,32 @@ def _contradictions(file: ScenarioFile, where: str, set_paths: tuple[KeyPath, ..
             found.append(f"{at}: got {train.micro_batch}, does not divide the global_batch {train.global_batch}")
     if workload.serve is not None:
         serve = workload.serve
+        found += _traffic_contradictions(serve, lambda *path: place(where, ("workload", "serve", *path), set_paths))
         if serve.rate is not None and serve.concurrency is not None:
             at = place(where, ("workload", "serve"), set_paths)
             found.append(f"{at}: has both `rate` and `concurrency`; give one of them (or neither for the maximum)")
         if serve.output == 0 and serve.tpot_p95 is not None:
             at = place(where, ("workload", "serve", "tpot_p95"), set_paths)
             found.append(f"{at}: is a limit on generated tokens, but workload.serve.output is 0")
+    return found
+
+
+def _traffic_contradictions(serve: ServeFile, spot: Callable[..., str]) -> list[str]:
+    """What is wrong between the traffic and the rest of `workload.serve`."""
+    traffic, found = serve.traffic, []
+    if not serve.input and traffic.trace is None:
+        found.append(f"{spot('input')}: is missing; the input length in tokens, such as 1024")
+    if traffic.think is not None and serve.concurrency is None:
+        found.append(f"{spot('traffic', 'think')}: users think in a closed loop only; give workload.serve.concurrency")
+    if traffic.cv is not None and serve.concurrency is not None:
+        found.append(f"{spot('traffic', 'cv')}: users of a closed loop (`concurrency`) have no times between arrivals")
+    if traffic.trace is not None:
+        for name in ("input_cv", "output_cv"):
+            if getattr(traffic, name) is not None:
+                found.append(f"{spot('traffic', name)}: the lengths are those of the trace; leave one of them out")
+    batching = serve.batching
+    if batching.max is not None and any(size > batching.max for size in batching.preferred):
+        found.append(f"{spot('batching', 'preferred')}: got {max(batching.preferred)}, beyond the max {batching.max}")
     return found
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from ridgeline.catalog import Catalog
 from ridgeline.errors import IntakeError, RidgelineError, ScenarioError, UnitError
-from ridgeline.intake import load_model
+from ridgeline.intake import Trace, load_model
 from ridgeline.scenario.calibrating import read_calibration
 from ridgeline.scenario.checking import read_scenario
 from ridgeline.scenario.problems import fail, place
 from ridgeline.scenario.schema import CandidateFile, ScenarioFile
 from ridgeline.scenario.settings import Path as KeyPath
 from ridgeline.scenario.sizes import expand
+from ridgeline.scenario.tracing import with_trace
 from ridgeline.specs import Calibration, Price, Site, System, Transformer
 
 
@@ -34,7 +35,7 @@ class Candidate:
 class Scenario:
     """A scenario with every name resolved. `file` keeps what was written; `where` is the file for messages.
 
-    `own_laws`: laws fitted to the user's measurements, by device.
+    `own_laws`: laws fitted to the user's measurements, by device. `trace`: recorded requests that the file names.
     """
 
     file: ScenarioFile
@@ -45,6 +46,7 @@ class Scenario:
     catalog: Catalog
     set_paths: tuple[KeyPath, ...] = ()
     own_laws: tuple[Calibration, ...] = ()
+    trace: Trace | None = None
 
     @property
     def kind(self) -> str:
@@ -62,6 +64,7 @@ def load_scenario(source: str | Path | Mapping[str, Any], sets: Sequence[str] = 
     Raises `ScenarioError`, `CatalogError` or `IntakeError`; several problems of one file come in one message.
     """
     file, where, folder, set_paths = read_scenario(source, sets)
+    file, trace = with_trace(file, folder, place(where, ("workload", "serve", "traffic", "trace"), set_paths))
     problems: list[RidgelineError] = []
     model = None
     try:
@@ -88,6 +91,7 @@ def load_scenario(source: str | Path | Mapping[str, Any], sets: Sequence[str] = 
         catalog=catalog,
         set_paths=set_paths,
         own_laws=own,
+        trace=trace,
     )
 
 

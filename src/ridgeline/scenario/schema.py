@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ridgeline.scenario.quantities import (
     Batch,
@@ -60,8 +61,24 @@ Objective = Annotated[str, BeforeValidator(one_of(*OBJECTIVES))]
 Files = Annotated[list[Word], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 StorageRate = Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "1000 TB/s"))]
 SpareCount = Annotated[int, BeforeValidator(quantity("count", "0", "1e5", whole=True))]
+Spread = Annotated[float, BeforeValidator(quantity("fraction", "0", "100"))]
+Pause = Annotated[float, BeforeValidator(quantity("time", "0 s", "1 d"))]
+Places = Annotated[int, BeforeValidator(quantity("count", "0", "1e8", whole=True))]
+Seed = Annotated[int, BeforeValidator(quantity("count", "0", "1e15", whole=True))]
 Basis = Annotated[str, BeforeValidator(one_of("rent", "own"))]
 PriceKind = Annotated[str, BeforeValidator(one_of(*PRICE_KINDS))]
+
+
+OF_THE_TRACE = "trace"
+_one_input = quantity("count", "1", "1e8", whole=True)
+
+
+def _input_tokens(value: Any) -> float:
+    """A length, or 0 for that of the trace."""
+    return 0 if value == OF_THE_TRACE else _one_input(value)
+
+
+InputTokens = Annotated[int, BeforeValidator(_input_tokens)]
 
 
 class Strict(BaseModel):
@@ -111,6 +128,50 @@ class SizingFile(Strict):
     pools: Pools = "both"
 
 
+class TrafficFile(Strict):
+    """`workload.serve.traffic`: how requests arrive and how long they are, where `ridgeline simulate` runs them.
+
+    `trace`: a file of recorded requests, relative to the scenario; `workload.serve.rate` rescales it. `cv`: coefficient
+    of variation of the times between arrivals (1: Poisson, above: bursts). `think`: mean time that a user of a closed
+    loop takes between an answer and the next request. `input_cv` and `output_cv`: log-normal lengths around the means.
+    """
+
+    trace: Word | None = None
+    cv: Spread | None = None
+    think: Pause | None = None
+    input_cv: Spread | None = None
+    output_cv: Spread | None = None
+
+
+class BatchingFile(Strict):
+    """`workload.serve.batching`: the dynamic batcher in front of a model that answers in one pass.
+
+    `max`: largest batch; `preferred`: sizes to form; `delay`: longest wait for others; `instances`: copies of the model
+    on a device; `queue`: requests that may wait, later ones are refused; `timeout`: longest wait before one is dropped.
+    """
+
+    max: Batch | None = None
+    preferred: Annotated[list[Batch], Field(max_length=64)] = []
+    delay: Pause = 0.0
+    instances: Degree = 1
+    queue: Places | None = None
+    timeout: Latency | None = None
+
+
+class SimulateFile(Strict):
+    """`simulate`: how long and how often a simulation runs.
+
+    `warm_up`: share of the requests at the start that is not measured (left out: found from the latencies);
+    `replications`: runs with other seeds; `slices`: parts of the run that levels over time are given for.
+    """
+
+    requests: Batch | None = None
+    warm_up: Share | None = None
+    seed: Seed = 0
+    replications: Degree = 1
+    slices: Degree = 60
+
+
 class ServeFile(Strict):
     """`workload.serve`: lengths in tokens, the load, latency limits, and optionally parts of the layout.
 
@@ -118,7 +179,7 @@ class ServeFile(Strict):
     limits allow. `latency_p95` bounds a whole request. `precision` is that of the weights.
     """
 
-    input: SequenceTokens
+    input: InputTokens
     output: OutputTokens = 0
     rate: Rate | None = None
     concurrency: Batch | None = None
@@ -137,6 +198,17 @@ class ServeFile(Strict):
     max_batch: Batch | None = None
     max_batch_tokens: Batch | None = None
     sizing: SizingFile = SizingFile()
+    traffic: TrafficFile = TrafficFile()
+    batching: BatchingFile = BatchingFile()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lengths_of_the_trace(cls, data: Any) -> Any:
+        """Lengths that are left out are those of the trace, where there is one."""
+        traffic = data.get("traffic") if isinstance(data, Mapping) else None
+        if isinstance(traffic, Mapping) and "trace" in traffic and "input" not in data:
+            return {**data, "input": OF_THE_TRACE}
+        return data
 
 
 class WorkloadFile(Strict):
@@ -214,6 +286,7 @@ class ScenarioFile(Strict):
     objective: Objective = "cost"
     cost: CostFile = CostFile()
     calibration: Annotated[Files, Field(max_length=64)] = []
+    simulate: SimulateFile = SimulateFile()
     name: Word | None = None
 
 
