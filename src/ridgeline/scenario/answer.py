@@ -10,7 +10,6 @@ from ridgeline.catalog import Catalog, Fact
 from ridgeline.core import Interval, Note, merge
 from ridgeline.errors import CatalogError
 from ridgeline.scenario.calibrating import laws_used
-from ridgeline.scenario.goodput import row_goodput
 from ridgeline.scenario.load import Scenario
 from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.search import Infeasible, SearchResult, ServingRow, TrainingRow
@@ -198,9 +197,7 @@ def layout_text(scenario: Scenario, found: TrainingRow | ServingRow) -> str:
 
 
 def _row(scenario: Scenario, rank: int, found: TrainingRow | ServingRow) -> AnswerRow:
-    goodput = None
-    if isinstance(found, TrainingRow):
-        goodput = row_goodput(scenario.catalog, scenario.model, found, scenario.file.failures)
+    goodput = found.goodput if isinstance(found, TrainingRow) else None
     leans = leaning_facts(scenario.catalog, row_uses(found, goodput))
     return AnswerRow(rank, found, leans, layout_text(scenario, found), goodput)
 

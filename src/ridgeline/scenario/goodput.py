@@ -7,9 +7,7 @@ from dataclasses import replace
 from ridgeline.catalog import Catalog
 from ridgeline.core import FrozenMap, Interval
 from ridgeline.scenario.schema import FailuresFile
-from ridgeline.search import TrainingRow
-from ridgeline.specs import Reliability, System, Transformer
-from ridgeline.training import GoodputEstimate, estimate_goodput, run_conditions
+from ridgeline.specs import Reliability, System
 
 _RECORD = "reliability"
 # Failure rates are published for nodes of these; all others take the assumed one, which says so.
@@ -67,14 +65,6 @@ def _with_given(published: Reliability, given: FailuresFile) -> Reliability:
         spares_count=given.spares,
         facts=FrozenMap({name: fact for name, fact in published.facts.items() if name not in own}),
     )
-
-
-def row_goodput(
-    catalog: Catalog, model: Transformer, found: TrainingRow, given: FailuresFile | None = None
-) -> GoodputEstimate:
-    """The run of a row with its failures."""
-    run = run_conditions(model, found.plan, found.system, found.software, found.estimate.step_s.best, found.run_s)
-    return estimate_goodput(run, reliability_of(catalog, found.system, given))
 
 
 def _interval(catalog: Catalog, fact_id: str) -> Interval:

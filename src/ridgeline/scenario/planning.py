@@ -14,6 +14,7 @@ from ridgeline.scenario.answer import PlanAnswer
 from ridgeline.scenario.calibrating import calibrated
 from ridgeline.scenario.defaults import engine_name, software_name
 from ridgeline.scenario.fitting import length_notes, require_fitting
+from ridgeline.scenario.goodput import reliability_of
 from ridgeline.scenario.load import Candidate, Scenario
 from ridgeline.search import (
     Limits,
@@ -31,7 +32,8 @@ from ridgeline.specs import Load
 Found = TypeVar("Found")
 
 _OF_STEPS = (
-    "days, energy and money are those of the steps; failures and checkpoints have a line, evaluation is left out"
+    "days are those of the steps; limits, energy and money count the run with its failures and checkpoints; evaluation"
+    " is left out"
 )
 _POWER_SHARES = (
     "base_frac",
@@ -201,6 +203,7 @@ def _machines(candidate: Candidate, scenario: Scenario, notes: list[Note]) -> li
             notes.append(Note("fill", text))
     calibration = calibrated(catalog.calibration(system.chip.id), scenario.own_laws)
     quotes = FrozenMap(newest_quotes(candidate.prices, system.id))
+    reliability = None if file.workload.train is None else reliability_of(catalog, system, file.failures)
     return [
         Machine(
             system=system,
@@ -209,6 +212,7 @@ def _machines(candidate: Candidate, scenario: Scenario, notes: list[Note]) -> li
             quotes=quotes,
             software=software,
             engine=engine,
+            reliability=reliability,
         )
         for count in candidate.devices
     ]

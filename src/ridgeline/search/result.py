@@ -14,7 +14,7 @@ from ridgeline.search.layouts import SLOW
 from ridgeline.search.terms import Limits
 from ridgeline.serving import ServingEstimate
 from ridgeline.specs import Calibration, ServingPlan, SoftwareProfile, System, TrainingPlan
-from ridgeline.training import TrainingEstimate
+from ridgeline.training import GoodputEstimate, TrainingEstimate
 from ridgeline.units import show
 
 
@@ -22,7 +22,9 @@ from ridgeline.units import show
 class TrainingRow:
     """The best layout of a training job on one machine. `used_count` of `devices_count` devices work; all are paid.
 
-    `power` and `facility` are None where a figure of the chip is missing that power needs; `notes` say which.
+    `run_s` is the time of the steps alone; `goodput` the run with its failures (None where nothing is known of them).
+    `power` is that of the steps; `facility` and `cost` are those of the whole run. `power` and `facility` are None
+    where a figure of the chip is missing that power needs; `notes` say which.
     """
 
     system: System
@@ -39,6 +41,12 @@ class TrainingRow:
     software: SoftwareProfile
     tried_count: int
     rejected: FrozenMap[str, int]
+    goodput: GoodputEstimate | None = None
+
+    @property
+    def elapsed_s(self) -> Interval:
+        """How long the run takes: with failures where they are known, else its steps."""
+        return self.run_s if self.goodput is None else self.goodput.run_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

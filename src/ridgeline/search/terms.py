@@ -9,7 +9,7 @@ from typing import Literal
 from ridgeline.core import FrozenMap
 from ridgeline.cost import CostTerms, Quote
 from ridgeline.power import PowerLaw
-from ridgeline.specs import Calibration, EngineProfile, Site, SoftwareProfile, System
+from ridgeline.specs import Calibration, EngineProfile, Reliability, Site, SoftwareProfile, System
 
 Objective = Literal["time", "cost", "energy", "devices"]
 OBJECTIVES: tuple[Objective, ...] = ("time", "cost", "energy", "devices")
@@ -19,7 +19,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One size of one candidate: a system with its laws, its software or engine, and quotes for it by kind."""
+    """One size of one candidate: a system with its laws, its software or engine, and quotes for it by kind.
+
+    `reliability`: what interrupts a training run on it (None: nothing does).
+    """
 
     system: System
     devices_count: int
@@ -27,6 +30,7 @@ class Machine:
     quotes: FrozenMap[str, Quote] = field(default_factory=FrozenMap)
     software: SoftwareProfile | None = None
     engine: EngineProfile | None = None
+    reliability: Reliability | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

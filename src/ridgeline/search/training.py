@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ridgeline.core import FrozenMap
+from ridgeline.core import FrozenMap, Interval
 from ridgeline.cost import estimate_cost
 from ridgeline.errors import MissingFact
 from ridgeline.power import Activity, PowerEstimate, estimate_power
@@ -22,13 +22,16 @@ from ridgeline.search.result import (
 from ridgeline.search.terms import Machine, Objective, Progress, Terms
 from ridgeline.specs import SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.training import (
+    GoodputEstimate,
     LayoutRequest,
     TrainingEstimate,
     TrainingJob,
     candidates,
     check_plan,
+    estimate_goodput,
     estimate_step,
     peak_memory,
+    run_conditions,
 )
 from ridgeline.units import show
 from ridgeline.workload.stages import divides
@@ -57,6 +60,8 @@ REASONS = {
 }
 # Lines of the waterfall during which the memory is what works.
 _STREAMING = ("element-wise", "optimizer")
+# Parts of a run with failures during which no device computes.
+_IDLE = ("checkpoint stalls", "noticing failures", "restarts", "waiting for repairs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +133,14 @@ def _best_or_reason(
 
 
 def _broken(row: TrainingRow, terms: Terms) -> list[tuple[str, str]]:
-    return broken_limits(terms.limits, row.run_s.best, row.facility, _money(row))
+    return broken_limits(terms.limits, row.elapsed_s.best, row.facility, _money(row))
 
 
 def objective_values(row: TrainingRow) -> dict[Objective, float]:
     """What a row costs under each objective: the less the better, infinite where it is not known."""
     money = _money(row)
     return {
-        "time": row.run_s.best,
+        "time": row.elapsed_s.best,
         "cost": money if money is not None else math.inf,
         "energy": math.inf if row.facility is None else row.facility.energy_j.best,
         "devices": float(row.used_count),
@@ -247,11 +252,16 @@ def _row(
     machine: Machine, request: TrainingRequest, estimate: TrainingEstimate, tried: _Tried, terms: Terms
 ) -> TrainingRow:
     run_s = estimate.step_s.scaled(float(request.steps_count))
-    power, facility, missing = energy_of(lambda: training_power(machine, estimate, terms), run_s, terms.site)
+    goodput = _goodput(machine, request, estimate, run_s)
+    elapsed_s = run_s if goodput is None else goodput.run_s
+    share = _at_full_power(machine, goodput, estimate, terms)
+    power, facility, missing = energy_of(
+        lambda: training_power(machine, estimate, terms), elapsed_s.scaled(share), terms.site
+    )
     cost = estimate_cost(
         machine.system.id,
         machine.devices_count,
-        run_s,
+        elapsed_s,
         None if facility is None else facility.energy_j,
         terms.site,
         machine.quotes,
@@ -273,7 +283,35 @@ def _row(
         software=_software(machine),
         tried_count=tried.tried_count,
         rejected=counted(tried.rejected),
+        goodput=goodput,
     )
+
+
+def _goodput(
+    machine: Machine, request: TrainingRequest, estimate: TrainingEstimate, run_s: Interval
+) -> GoodputEstimate | None:
+    """The run with its failures, where they are known for the machine."""
+    if machine.reliability is None:
+        return None
+    step_s, software = estimate.step_s.best, _software(machine)
+    run = run_conditions(request.model, estimate.plan, machine.system, software, step_s, run_s)
+    return estimate_goodput(run, machine.reliability)
+
+
+def _at_full_power(
+    machine: Machine, goodput: GoodputEstimate | None, estimate: TrainingEstimate, terms: Terms
+) -> float:
+    """Share of the run in which the power of its steps would use its energy: devices that do not compute are idle."""
+    if goodput is None:
+        return 1.0
+    idle_s = sum(goodput.time.value_of(name) for name in _IDLE)
+    resting = Activity(compute_frac=0.0, memory_frac=0.0, busy_frac=0.0)
+    try:
+        idle_w = estimate_power(machine.system, machine.devices_count, resting, terms.power).total_w.best
+        busy_w = training_power(machine, estimate, terms).total_w.best
+    except MissingFact:
+        return 1.0
+    return 1.0 - idle_s / goodput.time.value * (1.0 - idle_w / busy_w)
 
 
 def training_power(machine: Machine, estimate: TrainingEstimate, terms: Terms) -> PowerEstimate:

@@ -63,21 +63,39 @@ def test_the_run_is_whole_steps() -> None:
 def test_energy_money_and_carbon_follow_from_power_and_time() -> None:
     row = only(TRAIN, "candidates.0.rent=2.5 USD/h", "candidates.0.purchase=30 kUSD", "objective=cost")
     found = row.found
-    assert row.run_s is not None
-    energy_j = found.power.total_w.best * row.run_s.best * 1.25
-    assert row.energy_j.best == pytest.approx(energy_j)
+    assert isinstance(found, TrainingRow)
+    assert row.goodput is not None
+    # the power of the steps while something is computed, also what is computed again; that of idle devices meanwhile
+    idle_s = sum(row.goodput.time.value_of(name) for name in ("checkpoint stalls", "noticing failures", "restarts"))
+    working_j = found.power.total_w.best * (found.elapsed_s.best - idle_s) * 1.25
+    energy_j = row.energy_j.best
+    assert working_j < energy_j < working_j + found.power.total_w.best * idle_s * 1.25
+    assert energy_j > found.power.total_w.best * found.run_s.best * 1.25
     assert found.facility.carbon_kg_co2e == pytest.approx(energy_j / 3.6e6 * 0.4)
     # 8 devices at 2.50 USD an hour; the scenario's own prices go before the catalogue's
     assert row.cost_usd is not None
-    assert row.cost_usd.best == pytest.approx(8 * 2.5 * row.run_s.best / HOUR_S)
+    assert row.cost_usd.best == pytest.approx(8 * 2.5 * found.elapsed_s.best / HOUR_S)
     # 8 x 30,000 USD over 4 years at 70 %, a fifth more for the network, and the energy
     life_s = 4 * 365.25 * DAY_S * 0.7
-    own = 8 * 30_000 * 1.2 * row.run_s.best / life_s + energy_j / 3.6e6 * 0.10
+    own = 8 * 30_000 * 1.2 * found.elapsed_s.best / life_s + energy_j / 3.6e6 * 0.10
     assert found.cost.own_usd is not None
     assert found.cost.own_usd.best == pytest.approx(own)
     data = row.to_dict()
     assert data["energy_kwh"] == pytest.approx(energy_j / 3.6e6)
     assert data["cost"]["basis"] == "on-demand"
+
+
+def test_limits_count_the_run_with_its_failures() -> None:
+    """Nodes that fail once a day: steps alone keep a deadline that the run misses, and money is that of the run."""
+    failing = ["failures.between=1 d", "failures.restart=1 h", "candidates.0.rent=2.5 USD/h"]
+    row = only(TRAIN, *failing)
+    assert isinstance(row.found, TrainingRow)
+    assert row.days_with_failures > 1.05 * row.days
+    assert row.cost_usd.best == pytest.approx(8 * 2.5 * row.found.elapsed_s.best / HOUR_S)
+    between = f"limits.deadline={(row.days + row.days_with_failures) / 2} d"
+    with pytest.raises(NoFeasiblePlan, match="deadline"):
+        only(TRAIN, *failing, between)
+    assert only(TRAIN, *failing[2:], between).rank == 1  # nodes that fail as published ones do
 
 
 def test_what_the_scenario_gives_is_not_assumed() -> None:
@@ -91,10 +109,12 @@ def test_what_the_scenario_gives_is_not_assumed() -> None:
         "ownership.utilisation",
         "ownership.network",
     }
-    assert row.run_s is not None
+    assert isinstance(row.found, TrainingRow)
     energy_usd = row.energy_j.best / 3.6e6 * 0.10
     assert row.cost_usd is not None
-    assert row.cost_usd.best == pytest.approx(8 * 30_000 * row.run_s.best / (5 * 365.25 * DAY_S * 0.9) + energy_usd)
+    assert row.cost_usd.best == pytest.approx(
+        8 * 30_000 * row.found.elapsed_s.best / (5 * 365.25 * DAY_S * 0.9) + energy_usd
+    )
 
 
 def test_without_electricity_owning_has_no_price() -> None:
