@@ -237,19 +237,22 @@ def _arrays() -> list[Fitted]:
                     ranges={"memory_frac": (0.7, 0.92)},
                 )
             )
-    for kind in ("gemm.bf16", "gemm.fp8", "gemm.int8"):
-        found.append(
-            _law(
-                kind,
-                "neuron",
-                _array(0.6, 0.8, 128.0, 1.0),
-                (0.2, 0.45),
-                "no rate of products is published for these parts",
-                sources=("ridgeline-kernel-laws",),
-                fact_kind="assumed",
-                ranges={"compute_frac": (0.4, 0.85)},
+    # The cores of a chip share a product, each with an array of 128 of its own: two cores, four logical ones of trn2.
+    for scope, edge in (("neuron", 256.0), ("trainium2", 512.0)):
+        for kind in ("gemm.bf16", "gemm.fp8", "gemm.int8"):
+            found.append(
+                _law(
+                    kind,
+                    scope,
+                    _array(0.6, 0.8, edge, 1.0),
+                    (0.2, 0.45),
+                    "no rate of products is published for these parts; cores share a product, each with its own array",
+                    sources=("ridgeline-kernel-laws", "aws-neuron-docs"),
+                    fact_kind="assumed",
+                    published_device=scope == "trainium2",
+                    ranges={"compute_frac": (0.4, 0.85)},
+                )
             )
-        )
     return found
 
 

@@ -54,6 +54,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "admission": "admission",
     "bucket_tokens": "bucket_tokens",
     "padded_batch": "padded_batch",
+    "all_experts": "all_experts",
     "stream_rows": "stream_rows_count",
     "release_spread": "release_sigma",
 }

@@ -75,7 +75,7 @@ def clock_of_power_frac(
     flat below. Never more than its full clock.
 
     >>> one = (700.0, 132.0, 1.98e9)
-    >>> clock_of_power_frac(0.84, one, one), round(clock_of_power_frac(0.84, one, (350.0, 114.0, 1.755e9)), 2)
+    >>> round(clock_of_power_frac(0.84, one, one), 6), round(clock_of_power_frac(0.84, one, (350.0, 114.0, 1.755e9)), 2)
     (0.84, 0.69)
     """
     share = (part[0] / part[1]) / (measured[0] / measured[1])
@@ -84,7 +84,7 @@ def clock_of_power_frac(
     for _ in range(50):  # src: rl-numerics
         middle = (low + high) / 2
         low, high = (middle, high) if middle * _voltage(middle) ** 2 < spent else (low, middle)
-    return min(1.0, round((low + high) / 2, 12) * measured[2] / part[2])
+    return min(1.0, high * measured[2] / part[2])
 
 
 def _voltage(clock_frac: float) -> float:

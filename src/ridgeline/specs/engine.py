@@ -56,6 +56,8 @@ class EngineProfile:
     `bucket_tokens`: shapes are compiled, lengths padded up to powers of two from this one (0: dynamic shapes).
     `stream_rows_count`: products of up to so many rows are kernels that stream the matrix once (0: none).
     `padded_batch`: every decode step computes all slots of the batch that was compiled, taken or not.
+    `all_experts`: every token of a prompt passes through all experts and those it did not choose are weighted with
+    zero; decode steps do so too once their choices are as many as the experts, and below that load one a choice.
     `facts` maps a field to its fact id; `assumed` names the fields that rest on an assumption.
     """
 
@@ -101,6 +103,7 @@ class EngineProfile:
     batching: Batching = "continuous"
     bucket_tokens: int = 0
     padded_batch: bool = False
+    all_experts: bool = False
     stream_rows_count: int = 0
     date: str = ""
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)

@@ -26,6 +26,9 @@ CHECKPOINTS = (("FP8-meta", "llama-3.1-405b", "llama-3.1-405b-fp8"),)
 _RATE = re.compile(r"asynchronous@([\d.]+)")
 _AVERAGE_BATCH = re.compile(r"measured avg batch ([\d.]+)")
 _SERVER_BATCH = re.compile(r"server batch size (\d+)")
+_COMPILED_LENGTH = re.compile(r"seq len (\d+)")
+_CHUNKED = ("chunked-cpu", "hybrid-ods")
+_CHUNK_TOKENS = 1024  # src: optimum-neuron
 _SPECULATIVE = ("speculative",)
 # Notes of sources that start a whole batch at once and time it to its end.
 _WHOLE_BATCH = ("static batch", "elapsed", "end-to-end batch latency")
@@ -121,6 +124,11 @@ def _with_options(row: Row, engine: EngineProfile) -> EngineProfile:
     for start, share in POOL_FRACS.items():
         if row.text("source_title").startswith(start):
             engine = engine.with_(pool_frac=share)
+    compiled = _COMPILED_LENGTH.search(row.text("note"))
+    if compiled is not None and engine.padded_batch:
+        # One program for prompts and one for decoding, both of the longest length, or prompts in compiled pieces.
+        pieces = any(words in row.text("note") for words in _CHUNKED)
+        engine = engine.with_(bucket_tokens=_CHUNK_TOKENS if pieces else int(compiled.group(1)))
     return engine
 
 

@@ -71,17 +71,26 @@ def expert_ops(layer: Layer, hidden_count: int, setting: Setting) -> Iterator[tu
         return
     first, plan = experts[0], setting.plan
     spread = plan.expert_count
-    rows_all = tokens * first.active_count
-    skew = fullest_rank_frac(rows_all, spread)
-    rows = rows_all / spread * (1.0 + skew)
-    touched = touched_experts_count(first.experts_count, first.active_count, tokens)
-    touched = fullest_touched_count(first.experts_count, touched, spread)
+    rows, touched = _loads(first, spread, setting)
     for group in _pairs(experts, setting.engine.fused_projections):
         product = _grouped(group, rows, min(touched, rows), setting)
         yield from quantise_ops(rows * product.k, product.activation_precision, setting)
         yield product, 1.0
     yield from _sorting(rows, hidden_count, setting)
     yield from _exchange(first, tokens, hidden_count, setting)
+
+
+def _loads(first: Linear, spread: int, setting: Setting) -> tuple[float, float]:
+    """Rows and touched experts of the fullest of `spread` ranks."""
+    tokens, count = setting.whole.tokens, float(first.experts_count)
+    rows = tokens * first.active_count
+    if setting.engine.all_experts:
+        if setting.whole.prompt_count > 0 or rows >= count:
+            return tokens * count / spread, count / spread
+        return rows / spread, rows / spread
+    touched = touched_experts_count(count, first.active_count, tokens)
+    full = rows / spread * (1.0 + fullest_rank_frac(rows, spread))
+    return full, fullest_touched_count(count, touched, spread)
 
 
 def _pairs(experts: list[Linear], fuse: bool) -> list[tuple[Linear, ...]]:
