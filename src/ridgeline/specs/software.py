@@ -30,10 +30,16 @@ class SoftwareProfile:
     is compiled or hand-fused (else one kernel an operation). `loss`: "eager" (framework cross entropy in fp32),
     "split" (vocabulary-parallel, one kernel an operation), "fused" (compiled), "in-place" (one kernel in 16 bit
     logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout.
+    `logit_metrics_count` figures beside the loss (cross entropy, perplexity) are computed from the logits of every
+    micro-batch, each by the framework's own cross entropy. `wide_softmax`: where the softmax is a kernel of its own,
+    automatic mixed precision makes it in fp32, with casts around it (else a model cast as a whole keeps it in 16 bits).
+    `joined_projections`: matrices that read the same input are one parameter; else their input gradients are summed
+    afterwards. `fused_bias`: the product adds it.
     `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
 
     Layered networks: `network_fusion` "norm" does a normalisation and the addition and activation behind it in one
     kernel; `channels_last`: 16-bit activations lie as matrix units read them, `channels_last_wide`: 32-bit ones too;
+    `engines_overlap`: a compiler runs element-wise work on vector cores while the matrix engine multiplies;
     `fused_optimizer`: one kernel for all parameters; `depthwise_frac`: speed of its depthwise convolutions against
     those of current libraries.
 
@@ -44,6 +50,8 @@ class SoftwareProfile:
     moments) per parameter. `flat_gradients`: the gradients of a layer are joined into one flat tensor (and cast
     to the wire's format) after every micro-batch. `narrow_weights`: 8-bit recipes keep the weights in 8 bit alone
     (both orientations).
+    `casts_gradients`: 16-bit gradients are cast by kernels of their own before they are added to an fp32 buffer.
+    `casts_weights`: 16-bit weights are made from fp32 ones in every micro-batch (automatic mixed precision).
 
     Overlap: `tensor_overlap` "backward" hides the sum of input gradients (and gathering inputs again) behind the
     weight-gradient GEMM, "pipelined" also cuts the other tensor collectives into pieces that run with their GEMMs;
@@ -65,6 +73,7 @@ class SoftwareProfile:
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
     `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes
     (`fragmentation_high_frac`: the upper end of its range).
+    `host_optimizer_frac`: share of the bandwidth of the host's memory that an optimizer there achieves.
     Conditions: `overlap_slowdown_frac` of the time that compute and communication share; `spread_sigma_frac` between
     devices of one kind; `real_data_frac` by architecture: rate on real values over rate on the benchmark's.
     `release_sigma`: how much one configuration has moved between neighbouring releases (log standard deviation);
@@ -79,12 +88,15 @@ class SoftwareProfile:
     attention: str = "best"
     fused_kernels: bool = True
     fused_softmax: bool = True
+    wide_softmax: bool = True
     fused_norm: bool = True
     fused_norm_gradient: bool = True
     fused_activation: bool = True
     fused_rope: bool = True
     fused_dropout_add: bool = True
     fused_bias_gradient: bool = True
+    fused_bias: bool = True
+    joined_projections: bool = True
     fused_cast: bool = True
     fused_wgrad_accumulation: bool = True
     fused_permute: bool = True
@@ -92,8 +104,10 @@ class SoftwareProfile:
     channels_last: bool = True
     channels_last_wide: bool = False
     fused_optimizer: bool = True
+    engines_overlap: bool = False
     depthwise_frac: float = 1.0
     loss: LossKernel = "fused"
+    logit_metrics_count: int = 0
     dropout: bool = False
     gradient_precision: str = "fp32"
     reduce_precision: str = "fp32"
@@ -102,6 +116,8 @@ class SoftwareProfile:
     moment_bytes: float = 8.0  # src: adam-two-fp32-moments
     narrow_weights: bool = False
     flat_gradients: bool = False
+    casts_gradients: bool = False
+    casts_weights: bool = False
     sharding: Sharding = "zero1"
     recompute: Recompute = "none"
     cheap_recompute: bool = False
@@ -122,6 +138,7 @@ class SoftwareProfile:
     bucket_bytes: float = 0.0
     graphs: bool = False
     host_launch_s: float = 0.0
+    host_optimizer_frac: float = 1.0
     context_bytes: float = 0.0
     fragmentation_frac: float = 0.0
     fragmentation_high_frac: float = 0.0

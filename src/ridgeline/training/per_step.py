@@ -156,9 +156,9 @@ def _on_host(moved_bytes: float, shard: float, plan: TrainingPlan, clock: Clock)
     facts = [chip.fact_id("host_oneway_bytes_per_s")]
     host_s = 0.0
     if host.memory_bandwidth_bytes_per_s:
-        each = host.memory_bandwidth_bytes_per_s / clock.system.devices_per_node_count
-        host_s = moved_bytes / each
-        facts.append(f"{clock.system.id}.host.memory_bandwidth")
+        achieved = host.memory_bandwidth_bytes_per_s * clock.software.host_optimizer_frac
+        host_s = moved_bytes / (achieved / clock.system.devices_per_node_count)
+        facts += [f"{clock.system.id}.host.memory_bandwidth", clock.software.fact_id("host_optimizer_frac")]
     return {
         "optimizer": Work("optimizer", host_s, 0.0, 0.0, "", tuple(facts)),
         "host transfers": Work("host transfers", link_s, 0.0, 0.0, "", tuple(facts[:1])),

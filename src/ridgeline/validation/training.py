@@ -14,6 +14,7 @@ from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import Report, ScoredRow
 from ridgeline.validation.training_networks import FAMILIES, score_network_row
 from ridgeline.validation.training_rows import TrainingCase, training_case
+from ridgeline.validation.training_suspects import SUSPECTS
 from ridgeline.workload.training_flop import step_flop
 
 # How much a filled input widens the interval (log standard deviation of each): between the spread of layouts that
@@ -33,6 +34,8 @@ def score_training(path: str, catalog: Catalog) -> Report:
 
 def score_row(row: Row, catalog: Catalog) -> ScoredRow:
     """One row with its prediction; `Unscored` with the reason where there is none."""
+    if row.id in SUSPECTS:
+        raise Unscored(f"contradicts its own table: {SUSPECTS[row.id]}")
     if row.text("family") in FAMILIES and row_network(row) is not None:
         return score_network_row(row, catalog)
     metric, measured = row.text("metric"), row.number("value")

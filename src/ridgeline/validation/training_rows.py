@@ -31,8 +31,9 @@ FRAMEWORKS: tuple[tuple[str, str], ...] = (
     ("paxml", "paxml-2023"),
     ("t5x", "paxml-2023"),
     ("neuron", "neuronx-2.19"),
+    ("gaudi", "synapse-1.0"),
     ("llm.c", "llm-c-2024"),
-    ("tensorflow", "pytorch-ddp-2.4"),
+    ("tensorflow", "tensorflow-1.15"),
     ("mxnet", "pytorch-ddp-2.4"),
     ("paddle", "pytorch-ddp-2.4"),
     ("pytorch", "pytorch-ddp-2.4"),
@@ -44,6 +45,8 @@ UNPADDED_512_FRAC = 0.498
 # Sets whose 512-token BERT rows skip padding (their readme, or rates above the peak at full length).
 SKIPS_PADDING = ("mlperf", "dle")
 _FULL_LENGTH_FRAMEWORKS = ("tensorflow",)
+# Sets whose scripts recompute activations only when a flag asks for it (nvidia-deeplearningexamples, BERT).
+KEEPS_ACTIVATIONS = ("dle", "lambda")
 _NEURON_CORES_PER_CHIP = 2  # neuron-architecture: two NeuronCores-v2 a Trainium chip
 _CONTAINER = re.compile(r"(?:container|NeMo|release)[^0-9]{0,12}(2\d)\.(\d\d)", re.IGNORECASE)
 _OPTIMIZER_OFFLOAD = re.compile(
@@ -91,7 +94,7 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
         devices_count=devices,
         sequence_tokens=_sequence(row, fills),
         precision=_precision(row, system.chip, fills),
-        recompute=_recompute(row),
+        recompute=_recompute(row, fills),
         sharding=_SHARDING.get(row.text("sharding")),
         shard_group_count=_shard_group(row, devices),
         sequence_parallel={"0": False, "1": True}.get(row.text("sp")),
@@ -179,17 +182,24 @@ def _precision(row: Row, chip: Chip, fills: list[str]) -> str:
     return filled
 
 
-def _recompute(row: Row) -> Recompute | None:
+def _recompute(row: Row, fills: list[str]) -> Recompute | None:
+    """What the row states; scripts that recompute only when a flag asks for it are taken at their default."""
     text = row.text("recompute")
-    return cast(Recompute, text) if text in ("none", "selective", "full") else None
+    if text in ("none", "selective", "full"):
+        return cast(Recompute, text)
+    if row.source in KEEPS_ACTIVATIONS and row.text("family") == "bert":
+        fills.append("recompute not stated: none, the default of the benchmark's scripts")
+        return "none"
+    return None
 
 
 def _shard_group(row: Row, devices: int) -> int | None:
-    """Devices over which full sharding reaches: a slice or a node where the row shards in a hierarchy."""
+    """Data ranks over which full sharding reaches: those of a slice or a node where the row shards in a hierarchy."""
     replicas = row.count("dp") or 1
     if row.text("sharding") == "hsdp" or (row.text("sharding") == "fsdp" and "slice" in row.text("inter_link")):
-        if 1 < replicas < devices and devices % replicas == 0:
-            return devices // replicas
+        each = replicas * (row.count("tp") or 1) * (row.count("pp") or 1) * (row.count("cp") or 1)
+        if 1 < replicas < devices and devices % each == 0:
+            return devices // each
         return None if replicas == 1 else row.count("devices_per_node")
     return None
 

@@ -61,7 +61,7 @@ def head_ops(model: Transformer, shape: LayerShape, software: SoftwareProfile) -
     """Output matrix and loss of one micro-batch, the vocabulary split over the tensor group.
 
     Final norm, logits, cross entropy, and their gradients; the statistics of the loss (maximum, sum, the target's
-    logit) are summed over the tensor group.
+    logit) are summed over the tensor group. Metrics of the trainer read the logits again, forward only.
     """
     if model.head is None:
         return _ops([], [])
@@ -78,6 +78,11 @@ def head_ops(model: Transformer, shape: LayerShape, software: SoftwareProfile) -
         input_gemm(item, rows, wide, wide),
         Elementwise(name="loss", kind="loss", bytes=logits * forward_bytes, launches_count=kernels),
     ]
+    if software.logit_metrics_count:
+        metric_bytes, _, metric_kernels = LOSS_BYTES["eager"]
+        count = software.logit_metrics_count
+        moved, launches = count * logits * metric_bytes, count * metric_kernels
+        forward.append(Elementwise(name="metrics", kind="loss", bytes=moved, launches_count=launches))
     backward: list[Op] = [
         Elementwise(name="loss backward", kind="loss", bytes=logits * backward_bytes, launches_count=2.0),
         gradients[0],

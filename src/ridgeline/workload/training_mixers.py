@@ -149,21 +149,20 @@ def _scores_count(mixer: SoftmaxAttention, shape: LayerShape) -> tuple[float, fl
 def _unfused_forward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:
     """Scores, softmax, dropout, weighted sum, each through memory.
 
-    Softmax with scale and mask in one kernel reads and writes each score once; without, see `_eager_softmax_bytes`:
-    dropout then works on the fp32 result. Dropout reads and writes each score and writes its mask. The result is
-    brought back from head-major order (read, write).
+    Dropout reads and writes each score, as the softmax keeps it, and writes its mask. The result is brought back from
+    head-major order (read, write); where nothing is fused, queries, keys and values are brought there first.
     """
     batch, keys, scores = _scores_count(mixer, shape)
     wide = shape.stream_bytes
-    softmax = 2 * wide if software.fused_softmax else _eager_softmax_bytes(wide)
-    ops: list[Op] = [
-        _product("scores", batch, shape.query_tokens, keys, mixer.key_dim_count, shape),
-        Elementwise(name="softmax", kind="softmax", bytes=scores * softmax),
-    ]
+    ops: list[Op] = [_product("scores", batch, shape.query_tokens, keys, mixer.key_dim_count, shape)]
+    ops += _softmax("softmax", scores, _softmax_bytes(wide, software), software)
     if software.dropout:
-        moved = scores * (2 * (wide if software.fused_softmax else _FP32_BYTES) + _MASK_BYTES)
+        moved = scores * (2 * _kept_score_bytes(wide, software) + _MASK_BYTES)
         ops.append(Elementwise(name="attention dropout", kind="dropout", bytes=moved))
     out = batch * shape.query_tokens * mixer.value_dim_count * 2 * wide
+    if not software.fused_kernels:  # batched products of a framework want their operands head by head
+        queries = batch * shape.query_tokens * mixer.key_dim_count
+        out += (queries + batch * keys * (mixer.key_dim_count + mixer.value_dim_count)) * 2 * wide
     ops.append(_product("weighted values", batch, shape.query_tokens, mixer.value_dim_count, keys, shape))
     ops.append(Elementwise(name="head order", kind="other", bytes=out))
     return ops
@@ -172,28 +171,57 @@ def _unfused_forward(mixer: SoftmaxAttention, shape: LayerShape, software: Softw
 _FP32_BYTES = 4.0  # src: pytorch-eager-softmax-accesses
 
 
-def _eager_softmax_bytes(wide: float) -> float:
-    """Bytes a score of scale, mask and softmax as separate operations on a stream of `wide` bytes an element.
+def _kept_score_bytes(wide: float, software: SoftwareProfile) -> float:
+    """Bytes of one score behind the softmax: fp32 where automatic mixed precision makes it wide."""
+    return wide if software.fused_softmax or not software.wide_softmax else max(wide, _FP32_BYTES)
 
-    Scale and mask read and write; automatic mixed precision computes the softmax in fp32 (read narrow, write fp32),
-    and what reads it next casts back (read fp32, write narrow). A stream in fp32 needs no cast.
 
-    >>> _eager_softmax_bytes(2.0), _eager_softmax_bytes(4.0)
-    (20.0, 24.0)
+def _softmax(name: str, scores: float, each: tuple[float, float], software: SoftwareProfile) -> list[Op]:
+    """Kernels of a softmax over `scores` elements; `each`: bytes of the reduction and of what surrounds it.
+
+    One of its own, not fused with scale and mask, reduces rows as a norm does and is timed by that law.
     """
-    cast = _FP32_BYTES + wide if wide < _FP32_BYTES else 0.0
-    return 2 * (2 * wide) + (wide + _FP32_BYTES) + cast
+    rows, around = each
+    if software.fused_softmax:
+        return [Elementwise(name=name, kind="softmax", bytes=scores * (rows + around))]
+    reduction = Elementwise(name=name, kind="norm", bytes=scores * rows)
+    return [
+        reduction,
+        Elementwise(name=f"{name} scale and mask", kind="other", bytes=scores * around, launches_count=2.0),
+    ]
 
 
-def _eager_softmax_gradient_bytes(wide: float) -> float:
-    """Bytes a score of their gradients: two operands and the result in fp32, casts on both sides of a narrow stream,
-    and the scale (read, write).
+def _softmax_bytes(wide: float, software: SoftwareProfile) -> tuple[float, float]:
+    """Bytes a score of softmax, and of scale and mask where they are operations of their own.
 
-    >>> _eager_softmax_gradient_bytes(2.0), _eager_softmax_gradient_bytes(4.0)
-    (28.0, 20.0)
+    Together, each score is read and written once. Apart, scale and mask read and write on a stream of `wide` bytes an
+    element; automatic mixed precision computes the softmax in fp32 (read narrow, write fp32), and what reads it next
+    casts back (read fp32, write narrow); a stream in fp32, or a model cast to 16 bits as a whole, needs no cast.
+
+    >>> eager = SoftwareProfile(id="eager", fused_softmax=False)
+    >>> _softmax_bytes(2.0, eager), _softmax_bytes(4.0, eager), _softmax_bytes(2.0, SoftwareProfile(id="fused"))
+    ((6.0, 14.0), (8.0, 16.0), (4.0, 0.0))
     """
-    casts = 2 * (wide + _FP32_BYTES) if wide < _FP32_BYTES else 0.0
-    return casts + (1.0 + 2.0) * _FP32_BYTES + 2 * wide
+    if software.fused_softmax:
+        return 2 * wide, 0.0
+    kept = _kept_score_bytes(wide, software)
+    cast = kept + wide if kept > wide else 0.0
+    return wide + kept, 2 * (2 * wide) + cast
+
+
+def _softmax_gradient_bytes(wide: float, software: SoftwareProfile) -> tuple[float, float]:
+    """Bytes a score of their gradients: two operands read and one written; apart, casts on both sides of a softmax
+    that is wider than the stream, and the scale (read, write).
+
+    >>> eager = SoftwareProfile(id="eager", fused_softmax=False)
+    >>> _softmax_gradient_bytes(2.0, eager), _softmax_gradient_bytes(4.0, eager)
+    ((12.0, 16.0), (12.0, 8.0))
+    """
+    if software.fused_softmax:
+        return (1.0 + 2.0) * wide, 0.0
+    kept = _kept_score_bytes(wide, software)
+    casts = 2 * (wide + kept) if kept > wide else 0.0
+    return (1.0 + 2.0) * kept, casts + 2 * wide
 
 
 def _unfused_backward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:
@@ -203,16 +231,15 @@ def _unfused_backward(mixer: SoftmaxAttention, shape: LayerShape, software: Soft
     """
     batch, keys, scores = _scores_count(mixer, shape)
     wide, queries = shape.stream_bytes, shape.query_tokens
-    softmax = (1.0 + 2.0) * wide if software.fused_softmax else _eager_softmax_gradient_bytes(wide)
     ops: list[Op] = [
         _product("scores by values", batch, queries, keys, mixer.value_dim_count, shape),
         _product("value gradient", batch, keys, mixer.value_dim_count, queries, shape),
         _product("query gradient", batch, queries, mixer.key_dim_count, keys, shape),
         _product("key gradient", batch, keys, mixer.key_dim_count, queries, shape),
-        Elementwise(name="softmax backward", kind="softmax", bytes=scores * softmax),
     ]
+    ops += _softmax("softmax backward", scores, _softmax_gradient_bytes(wide, software), software)
     if software.dropout:
-        moved = scores * (2 * (wide if software.fused_softmax else _FP32_BYTES) + _MASK_BYTES)
+        moved = scores * (2 * _kept_score_bytes(wide, software) + _MASK_BYTES)
         ops.append(Elementwise(name="attention dropout backward", kind="dropout", bytes=moved))
     out = batch * (queries * mixer.key_dim_count + keys * (mixer.key_dim_count + mixer.value_dim_count)) * 2 * wide
     ops.append(Elementwise(name="head order backward", kind="other", bytes=out))

@@ -24,6 +24,7 @@ _GATED_GRADIENT_ACCESSES = 5.0  # src: gated-activation-accesses (gradient, both
 _EAGER_GATED_GRADIENT_ACCESSES = 9.0  # src: gated-activation-accesses (product 3+2, non-linearity 2+1, recompute 1)
 _GRADIENT_ACCESSES = 3.0  # src: chain-rule-accesses (gradient and saved input read, gradient written)
 _RESIDUAL_ACCESSES = 3.0  # src: residual-accesses (two read, one written)
+_ACTIVATED = frozenset({"mlp", "expert", "shared-expert"})
 
 
 def stream_forward(
@@ -37,7 +38,12 @@ def stream_forward(
     rope = 2.0 if software.fused_rope else _EAGER_ROPE_ACCESSES
     branches = branches_count(items)
     biased = any(item.bias_count > 0 and item.split == "row" for item in items)
+    bias = 0.0
+    if not software.fused_bias:  # that of the activation's input is added with it, those of branches with the residual
+        inward = [item for item in items if item.split == "column" and item.role not in _ACTIVATED]
+        bias = sum(shape.rows * item.bias_count * item.active_count * 2 * wide for item in inward)
     return _kept(
+        _op("bias", "other", bias, 1.0),
         _op("norms", "norm", rows * layer.norms_count * hidden * norm * wide, layer.norms_count),
         _op("residuals", "residual", rows * branches * hidden * _residual_bytes(software, wide, biased), branches),
         _op("activation", "activation", _activated(layer, shape) * activation * wide, 1.0),
@@ -72,7 +78,16 @@ def stream_backward(
         _op("activation backward", "activation", _activated(layer, shape) * activation * wide, 1.0),
         _op("rotation backward", "rope", _rotated(layer, shape) * rope * wide, 1.0),
         _op("bias gradients", "other", bias, len(items)),
+        _op("input gradient sums", "residual", _summed(items, shape, software), 1.0),
     )
+
+
+def _summed(items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes of adding up the input gradients of matrices that are products of their own: two read, one written each."""
+    if software.joined_projections:
+        return 0.0
+    sums = [rows_of(item, shape) * item.inputs_count * item.name.count("+") for item in items if item.split == "column"]
+    return sum(sums) * _RESIDUAL_ACCESSES * shape.stream_bytes
 
 
 def cast_forward(items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile) -> list[Repeated]:
@@ -116,18 +131,33 @@ def accumulate(items: Sequence[Projection], shape: LayerShape, software: Softwar
 
     A GEMM that adds reads the buffer once (its write is counted with it); a separate kernel reads gradient and
     buffer and writes the buffer. With a master shard alone there is no whole buffer, but a flat tensor may have to be
-    joined from the gradients of all matrices (read, write) and cast for the wire (read, write).
+    joined from the gradients of all matrices (read, write) and cast for the wire (read, write). Some frameworks cast
+    to the buffer's format in a kernel of its own first, and make the 16-bit weights anew from fp32 ones.
     """
     if software.states == "copy":
         kept = buffer_bytes(shape, software)
         each = kept if software.fused_wgrad_accumulation else shape.stream_bytes + 2 * kept
+        if software.casts_gradients and kept > shape.stream_bytes:
+            each = shape.stream_bytes + kept + (1 + 2) * kept  # cast: narrow in, wide out; sum: two wide in, one out
     elif software.flat_gradients:
         wire = wire_bytes(shape, software)
         each = 2 * shape.stream_bytes + (shape.stream_bytes + wire if wire != shape.stream_bytes else 0.0)
     else:
         return []
-    count = sum(item.weights_count for item in items) * shape.trainable_frac
-    return _kept(_op("gradient accumulation", "accumulate", count * each, len(items)))
+    weights = sum(item.weights_count for item in items)
+    made = weights * (_FP32_BYTES + shape.stream_bytes) if _makes_weights(shape, software) else 0.0
+    return _kept(
+        _op("gradient accumulation", "accumulate", weights * shape.trainable_frac * each, len(items)),
+        _op("weights made narrow", "cast", made, len(items)),
+    )
+
+
+_FP32_BYTES = 4.0  # src: ieee-754
+
+
+def _makes_weights(shape: LayerShape, software: SoftwareProfile) -> bool:
+    """Whether 16-bit weights are made from fp32 ones in every micro-batch."""
+    return software.casts_weights and shape.stream_bytes < _FP32_BYTES
 
 
 def buffer_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
