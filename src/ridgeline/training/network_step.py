@@ -127,6 +127,9 @@ def _time(job: NetworkTrainingJob, clock: Clock) -> tuple[Breakdown, float]:
     ops = training_ops(job.network, job.batch_count, job.precision, job.software)
     forward, backward = clock.works(ops.forward), clock.works(ops.backward)
     for works in (forward, backward):
+        if job.software.engines_overlap:
+            products_s = total_s(works, *_CLOCKED)
+            hide(works, "element-wise", lambda busy_s, window_s, pieces: max(0.0, busy_s - window_s), products_s, 1.0)
         _add_conditions(works, job, clock)
     exchange = _exchange(job, clock, total_s(backward))
     once = clock.works(_update_ops(job))

@@ -203,7 +203,12 @@ def _transposes(node: Node, walk: _Walk) -> Iterator[Op]:
     """Copies between channels-first activations and what matrix units read, both ways."""
     if walk.transposing and not node.operator.depthwise:  # type: ignore[union-attr]
         elements = _inputs(node, walk.network) + node.shape.elements_count
-        yield _stream("transpose", walk.moved(node, elements, 2.0), 2.0)
+        yield _stream(
+            "transpose",
+            walk.moved(node, elements, 2.0),
+            2.0,
+            "transpose" if walk.width < bytes_per_element("fp32") else "transpose-wide",
+        )
 
 
 def _inputs(node: Node, network: Network) -> float:

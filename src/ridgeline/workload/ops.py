@@ -29,6 +29,8 @@ ElementwiseKind = Literal[
     "batch-norm",
     "pool",
     "stream",
+    "transpose",
+    "transpose-wide",
     "other",
 ]
 ConvolutionDirection = Literal["forward", "input-gradient", "weight-gradient"]
