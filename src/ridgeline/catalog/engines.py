@@ -85,6 +85,7 @@ def engine_of(record: Record) -> EngineProfile:
         date=record.get("date", ""),
         host_sigma=_widest(record["facts"], "host_step", "host_sequence"),
         floor_sigma=_widest(record["facts"], "kernel_floor", "layer_floor"),
+        traffic_sigma=_widest(record["facts"], "traffic"),
         facts=FrozenMap(ids),
         assumed=tuple(assumed),
         **fields,

@@ -204,4 +204,6 @@ def _sigma(engine: EngineProfile, tree: Breakdown, sigmas: dict[str, list[tuple[
     host_s = tree.value_of("host") + tree.value_of("hidden behind the device")
     terms.append((max(0.0, host_s), engine.host_sigma))
     terms.append((tree.value_of("launches"), engine.floor_sigma))
+    if engine.traffic_sigma > 0:
+        terms.append((tree.value_of("element-wise"), engine.traffic_sigma))
     return quadrature(combine_independent(terms), engine.release_sigma)

@@ -28,8 +28,8 @@ class EngineProfile:
     `graphs`: decode steps are replayed as one graph, so kernels carry no launch cost of their own;
     `kernel_floor_s`: least time from one kernel to the next where there is no graph; `layer_floor_s`: the same for a
     convolution or normalisation of a layered network, whose module, descriptors and choice of kernel a framework looks
-    up at every call (0: as any kernel). `host_sigma` and `floor_sigma`: spread (of the logarithm) of host figures and
-    floors; `release_sigma`: spread of the same configuration between releases.
+    up at every call (0: as any kernel). `host_sigma`, `floor_sigma` and `traffic_sigma`: spread (of the logarithm) of
+    host figures, floors and the traffic of small kernels; `release_sigma`: spread of the same configuration between releases.
     `stored_precision`: format in which weights are kept and from which every call narrows them (automatic mixed
     precision); "": they are stored as they are used. `channels_last`: layout of images in memory; matrix units work in
     this one, and a library that is handed the other turns input and output around.
@@ -69,6 +69,7 @@ class EngineProfile:
     host_hidden_frac: float = 0.0
     host_sigma: float = 0.0
     floor_sigma: float = 0.0
+    traffic_sigma: float = 0.0
     release_sigma: float = 0.0
     graphs: bool = True
     kernel_floor_s: float = 0.0
