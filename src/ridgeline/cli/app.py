@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ridgeline.cli import calibrate, cite, listing, plan, roofline, serve, show, train, validate
+from ridgeline.cli import calibrate, cite, listing, plan, roofline, serve, show, simulate, train, validate
 
 app = typer.Typer(
     name="ridgeline",
@@ -39,6 +39,7 @@ _VERBS = (
     ("plan", plan, "Rank the machines of a scenario."),
     ("train", train, "A training job in detail, part by part."),
     ("serve", serve, "A serving system in detail, part by part."),
+    ("simulate", simulate, "Requests one by one: percentiles, goodput."),
     ("roofline", roofline, "Each operation: time, bound, figure to improve."),
     ("list", listing, "Ids of a kind: systems, models, devices..."),
     ("show", show, "A record of the catalogue, or a config.json."),

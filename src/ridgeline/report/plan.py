@@ -35,14 +35,14 @@ _NOTES_SHOWN = 8
 
 def plan_report(answer: PlanAnswer) -> Sequence[RenderableType]:
     """Question, what the answer leans on, the best row in detail, everything ranked."""
-    parts: list[RenderableType] = [*_question(answer), *_leans(answer), plain("")]
+    parts: list[RenderableType] = [*_question(answer), *leans_lines(answer), plain("")]
     parts += _detail(answer.rows[0], everything=False)
     return [*parts, *_ranking(answer)]
 
 
 def detail_report(answer: PlanAnswer) -> Sequence[RenderableType]:
     """As `plan_report`, with the whole trees of every row."""
-    parts: list[RenderableType] = [*_question(answer), *_leans(answer), plain("")]
+    parts: list[RenderableType] = [*_question(answer), *leans_lines(answer), plain("")]
     for row in answer.rows:
         parts += _detail(row, everything=True)
     return [*parts, *_ranking(answer)]
@@ -103,7 +103,7 @@ def _place(answer: PlanAnswer) -> str:
     return text + (f"; limits: {', '.join(limits)}" if limits else "") + f"; objective: {file.objective}"
 
 
-def _leans(answer: PlanAnswer) -> list[RenderableType]:
+def leans_lines(answer: PlanAnswer) -> list[RenderableType]:
     """The first lines: assumed and secondary figures that the answer rests on."""
     lines: list[RenderableType] = []
     for kind, word in (("assumed", "assumed"), ("secondary", "secondary (not the maker's)")):
@@ -127,7 +127,7 @@ def _detail(row: AnswerRow, everything: bool) -> list[RenderableType]:
     notes = list(row.notes)
     shown = notes if everything else notes[:_NOTES_SHOWN]
     for note in shown:
-        parts.append(Padding(plain(_note(note)), (0, 0, 0, 2)))
+        parts.append(Padding(plain(note_text(note)), (0, 0, 0, 2)))
     if len(notes) > len(shown):
         parts.append(Padding(plain(f"and {len(notes) - len(shown)} more notes (--json has all)"), (0, 0, 0, 2)))
     parts.append(plain(""))
@@ -208,13 +208,14 @@ def _money(row: AnswerRow) -> list[str]:
     return said
 
 
-def _note(note: Note) -> str:
+def note_text(note: Note) -> str:
+    """A note as a line: its kind and its sentence."""
     return f"{note.kind}: {note.text}"
 
 
 def _ranking(answer: PlanAnswer) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    parts += [plain(_note(note)) for note in answer.notes if note.kind != "fill"]
+    parts += [plain(note_text(note)) for note in answer.notes if note.kind != "fill"]
     fills = [note.text for note in answer.notes if note.kind == "fill"]
     parts += [plain(f"taken: {text}") for text in dict.fromkeys(fills)]
     if parts:

@@ -20,12 +20,12 @@ _MOST_CUT_FRAC = 0.5
 class Served:
     """One run as arrays, a value a request in order of arrival.
 
-    `started_s`: taken out of the queue; `first_token_s`: first token out (the end, where nothing is generated). Times
-    of requests that were not answered (`answered` false) mean nothing.
+    `started_s`: taken out of the queue (None: not told); `first_token_s`: first token out (the end, where nothing is
+    generated). Times of requests that were not answered (`answered` false) mean nothing.
     """
 
     arrived_s: Floats
-    started_s: Floats
+    started_s: Floats | None
     first_token_s: Floats
     finished_s: Floats
     input_tokens: Counts
@@ -69,8 +69,8 @@ class Measured:
     `wait`: arrival to the start of service; `ttft`: arrival to first token; `tpot`: mean time of a further token of
     each request; `itl`: single gaps between tokens where the run tells them; `e2e`: arrival to end. `offered_per_s`:
     arrivals that were measured; `requests_per_s`: answers. `within_frac`: share of the measured requests that were
-    answered within each limit, and within "all"; `goodput_per_s`: requests a second that keep all. `running_mean` and
-    `queue_mean`: over the measured time.
+    answered within each limit, and within "all"; `goodput_per_s`: requests a second that keep all. `queue_mean`,
+    `running_mean` and `present_mean` (both together): over the measured time.
     """
 
     runs_count: int
@@ -90,8 +90,9 @@ class Measured:
     e2e: Distribution | None
     within_frac: FrozenMap[str, float]
     goodput_per_s: float
-    queue_mean: float
-    running_mean: float
+    queue_mean: float | None
+    running_mean: float | None
+    present_mean: float
     itl: Distribution | None = None
     notes: tuple[Note, ...] = field(default=())
 
@@ -111,6 +112,7 @@ class Measured:
                 "goodput_per_s",
                 "queue_mean",
                 "running_mean",
+                "present_mean",
             )
         }
         sampled = ("requests_per_s", "output_tokens_per_s", "total_tokens_per_s")
@@ -153,7 +155,7 @@ def measure(runs: Sequence[Served], limits: Limits, warm_up_frac: float | None =
         requests_per_s=rates["requests"],
         output_tokens_per_s=rates["outputs"],
         total_tokens_per_s=rates["tokens"],
-        wait=distribution([(run.started_s - run.arrived_s)[i] for run, i in zip(kept, good, strict=True)]),
+        wait=distribution([_waits(run)[i] for run, i in zip(kept, good, strict=True) if run.started_s is not None]),
         ttft=distribution([(run.first_token_s - run.arrived_s)[i] for run, i in zip(kept, good, strict=True)]),
         tpot=distribution([_real(run.tpot_s[i]) for run, i in zip(kept, good, strict=True)]),
         e2e=distribution([run.e2e_s[i] for run, i in zip(kept, good, strict=True)]),
@@ -161,6 +163,7 @@ def measure(runs: Sequence[Served], limits: Limits, warm_up_frac: float | None =
         goodput_per_s=offered * within["all"],
         queue_mean=_level(kept, windows, "arrived_s", "started_s"),
         running_mean=_level(kept, windows, "started_s", "finished_s"),
+        present_mean=_level(kept, windows, "arrived_s", "finished_s") or 0.0,
     )
 
 
@@ -190,7 +193,16 @@ def _cut(run: Served, warm_up_frac: float | None) -> int:
 
 def _after(run: Served, count: int) -> Served:
     names = ("arrived_s", "started_s", "first_token_s", "finished_s", "input_tokens", "output_tokens", "answered")
-    return Served(**{name: getattr(run, name)[count:] for name in names}, preempted_count=run.preempted_count)
+    parts: dict[str, Any] = {name: _tail(getattr(run, name), count) for name in names}
+    return Served(**parts, preempted_count=run.preempted_count)
+
+
+def _tail(values: Any, count: int) -> Any:
+    return None if values is None else values[count:]
+
+
+def _waits(run: Served) -> Floats:
+    return run.arrived_s * 0.0 if run.started_s is None else run.started_s - run.arrived_s
 
 
 def _real(values: Floats) -> Floats:
@@ -236,8 +248,10 @@ def _weights(run: Served, name: str) -> Any:
     return run.output_tokens if name == "outputs" else run.input_tokens + run.output_tokens
 
 
-def _level(kept: Sequence[Served], windows: Sequence[_Window], start: str, end: str) -> float:
-    """Mean number of requests between two of their moments, within the windows."""
+def _level(kept: Sequence[Served], windows: Sequence[_Window], start: str, end: str) -> float | None:
+    """Mean number of requests between two of their moments, within the windows; None where one is not told."""
+    if any(getattr(run, name) is None for run in kept for name in (start, end)):
+        return None
     area = span = 0.0
     for run, window in zip(kept, windows, strict=True):
         index = np.flatnonzero(run.answered)
@@ -288,13 +302,20 @@ def timeline(run: Served, slices_count: int, more: Mapping[str, Floats] | None =
     edges = np.linspace(start_s, max(end_s, start_s + 1e-9), slices_count + 1)  # src: rl-numerics
     width_s = float(edges[1] - edges[0])
     ends = run.finished_s[answered]
-    levels = {
-        "queue": occupied(run.arrived_s[answered], run.started_s[answered], edges),
-        "running": occupied(run.started_s[answered], ends, edges),
+    levels = (
+        {} if run.started_s is None else _split_levels(run.arrived_s, run.started_s, run.finished_s, answered, edges)
+    )
+    levels |= {
+        "present": occupied(run.arrived_s[answered], ends, edges),
         "requests_per_s": np.histogram(ends, edges)[0] / width_s,
         "output_tokens_per_s": np.histogram(ends, edges, weights=run.output_tokens[answered])[0] / width_s,
     }
     return Timeline(start_s=edges[:-1] - start_s, slice_s=width_s, levels={**levels, **(more or {})})
+
+
+def _split_levels(arrived: Floats, started: Floats, finished: Floats, index: Any, edges: Floats) -> dict[str, Floats]:
+    queue = occupied(arrived[index], started[index], edges)
+    return {"queue": queue, "running": occupied(started[index], finished[index], edges)}
 
 
 def occupied(first_s: Floats, last_s: Floats, edges_s: Floats) -> Floats:

@@ -1,0 +1,115 @@
+"""What arrives in a simulation, as the scenario says it: drawn, replayed, or users in a closed loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ridgeline.core import Note
+from ridgeline.errors import ScenarioError
+from ridgeline.scenario.load import Scenario
+from ridgeline.scenario.schema import ServeFile
+from ridgeline.simulation.traffic import (
+    ClosedLoop,
+    FixedLengths,
+    Lengths,
+    LognormalLengths,
+    OpenLoop,
+    Replay,
+    Traffic,
+    lengths_of,
+)
+
+DEFAULT_REQUESTS = 10_000
+_MOST_TOKENS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The traffic, in words and as a recipe. `users_from_room`: as many users as the system takes (maximum load)."""
+
+    traffic: Traffic
+    text: str
+    requests_count: int
+    users_from_room: bool = False
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests come whatever the system does."""
+        return not isinstance(self.traffic, ClosedLoop)
+
+    @property
+    def random(self) -> bool:
+        """Whether another seed gives other requests."""
+        return not isinstance(self.traffic, Replay)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"text": self.text, "requests": self.requests_count}
+
+
+def traffic_of(scenario: Scenario) -> Drawn:
+    """The traffic of a scenario with `workload.serve`."""
+    serve = scenario.file.workload.serve
+    if serve is None:
+        raise ScenarioError(f"{scenario.place('workload')}: has no `serve`")
+    trace, asked = scenario.trace, scenario.file.simulate.requests
+    notes = list(trace.notes) if trace is not None else []
+    replayed = trace is not None and trace.timed and serve.concurrency is None and serve.traffic.cv is None
+    if trace is not None and replayed:
+        count = trace.requests.count if asked is None else min(asked, trace.requests.count)
+        if asked is not None and asked > trace.requests.count:
+            notes.append(Note("hint", f"the trace has {trace.requests.count:,} requests, {asked:,} were asked for"))
+        own = abs((serve.rate or 0.0) / trace.requests.rate_per_s - 1.0) < 1e-9
+        replay = Replay(requests=trace.requests, rate_per_s=None if own else serve.rate, count=count)
+        rate = trace.requests.rate_per_s if own else serve.rate
+        text = f"{count:,} requests of {trace.requests.label}" + ("" if own else ", rescaled to") + f" {rate:.4g}/s"
+        return Drawn(traffic=replay, text=text, requests_count=count, notes=tuple(notes))
+    count = DEFAULT_REQUESTS if asked is None else asked
+    lengths, words = _lengths(scenario, serve)
+    notes += _unused(serve)
+    if serve.rate is not None:
+        cv = 1.0 if serve.traffic.cv is None else serve.traffic.cv
+        traffic: Traffic = OpenLoop(rate_per_s=serve.rate, count=count, lengths=lengths, cv_frac=cv)
+        kind = "Poisson arrivals" if cv == 1 else f"arrivals with cv {cv:g}"
+        text = f"{kind}, {serve.rate:.4g}/s, {words}"
+        return Drawn(traffic=traffic, text=text, requests_count=count, notes=tuple(notes))
+    think_s = serve.traffic.think or 0.0
+    users = serve.concurrency or 1
+    thinking = f" thinking {think_s:g} s between requests" if think_s else ""
+    text = f"{users:,} users{thinking}, {words}" if serve.concurrency else f"as many users as fit, {words}"
+    return Drawn(
+        traffic=ClosedLoop(users_count=users, count=count, lengths=lengths, think_s=think_s),
+        text=text,
+        requests_count=count,
+        users_from_room=serve.concurrency is None,
+        notes=tuple(notes),
+    )
+
+
+def _lengths(scenario: Scenario, serve: ServeFile) -> tuple[Lengths, str]:
+    """The law of lengths, and what to call it."""
+    if scenario.trace is not None:
+        return lengths_of(scenario.trace.requests), f"lengths drawn from {scenario.trace.requests.label}"
+    words = f"{serve.input:,} tokens in, {serve.output:,} out"
+    traffic = serve.traffic
+    if traffic.input_cv is None and traffic.output_cv is None:
+        return FixedLengths(input_tokens=serve.input, output_tokens=serve.output), words
+    spread = (traffic.input_cv or 0.0, traffic.output_cv or 0.0)
+    longest = scenario.model.max_context_tokens or _MOST_TOKENS
+    lengths = LognormalLengths(
+        input_mean_tokens=serve.input,
+        output_mean_tokens=serve.output,
+        input_cv_frac=spread[0],
+        output_cv_frac=spread[1],
+        input_most_tokens=max(1, longest - serve.output),
+        output_most_tokens=max(1, longest - serve.input),
+    )
+    return lengths, f"{words} on average (log-normal, cv {spread[0]:g} and {spread[1]:g})"
+
+
+def _unused(serve: ServeFile) -> Iterator[Note]:
+    if serve.rate is None and serve.concurrency is None:
+        yield Note("fill", "neither rate nor concurrency: as many users as the closed form lets run at once send again")

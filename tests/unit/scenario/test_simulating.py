@@ -1,0 +1,151 @@
+"""`simulate` through the public command: encoders behind a dynamic batcher, traces, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ridgeline.cli import run
+
+SCENARIO = """\
+workload:
+  model: bert-base-uncased
+  serve:
+    input: 128
+    output: 0
+    rate: 300 1/s
+    latency_p95: 5 ms
+    precision: fp16
+    batching: {max: 16, preferred: [4, 8, 16], delay: 2 ms}
+candidates:
+  - {system: t4-8, devices: 1}
+simulate: {requests: 4000, seed: 3}
+"""
+
+
+def simulated(folder: Path, capsys: pytest.CaptureFixture[str], *sets: str, text: str = SCENARIO) -> dict[str, Any]:
+    path = folder / "s.yaml"
+    path.write_text(text)
+    words = [word for item in sets for word in ("--set", item)]
+    code = run(["simulate", str(path), "--json", *words])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    data: dict[str, Any] = json.loads(captured.out)
+    return data
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], *sets: str) -> str:
+    path = folder / "s.yaml"
+    path.write_text(SCENARIO)
+    words = [word for item in sets for word in ("--set", item)]
+    assert run(["simulate", str(path), *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_a_batcher_answers_every_request_and_obeys_littles_law(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = simulated(tmp_path, capsys)
+    assert answer["schema_version"] == 1
+    (row,) = answer["rows"]
+    found = row["simulated"]
+    assert row["mode"] == "dynamic batching"
+    assert found["answered_count"] == found["measured_count"]
+    # requests in the system = rate x stay; over a window both ends cut a few
+    assert found["present_mean"] == pytest.approx(found["offered_per_s"] * found["e2e_s"]["mean"]["best"], rel=0.02)
+    assert sum(int(size) * count for size, count in row["batching"]["batches"].items()) == 4000
+    assert max(map(int, row["batching"]["batches"])) <= 16
+    for name in ("p50", "p90", "p95", "p99"):
+        level = found["e2e_s"][name]
+        assert level["low"] <= level["best"] <= level["high"]
+    assert row["ranges"]["e2e_p95_s"]["low"] < found["e2e_s"]["p95"]["best"] < row["ranges"]["e2e_p95_s"]["high"]
+    assert len(row["timeline"]["machine_w"]) == 60
+
+
+def test_a_delay_makes_larger_batches_and_later_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompt = simulated(tmp_path, capsys, "workload.serve.batching={max: 16}")["rows"][0]
+    patient = simulated(tmp_path, capsys, "workload.serve.batching={max: 16, delay: 10 ms}")["rows"][0]
+    assert patient["batching"]["mean_batch"] > 1.5 * prompt["batching"]["mean_batch"]
+    assert patient["simulated"]["e2e_s"]["p50"]["best"] > prompt["simulated"]["e2e_s"]["p50"]["best"]
+    assert patient["batching"]["device_busy_frac"] < prompt["batching"]["device_busy_frac"]
+
+
+def test_users_are_asked_for_no_more_than_the_system_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = simulated(
+        tmp_path,
+        capsys,
+        "workload.serve.rate=null",
+        "workload.serve.concurrency=32",
+        "workload.serve.traffic.think=50 ms",
+        "workload.serve.latency_p95=null",
+    )["rows"][0]["simulated"]
+    stay = found["e2e_s"]["mean"]["best"] + 0.05
+    assert found["requests_per_s"]["best"] * stay == pytest.approx(32, rel=0.03)
+
+
+def test_overload_is_said_and_a_queue_limit_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = ("workload.serve.latency_p95=null", "workload.serve.batching={max: 1, queue: 20}")
+    row = simulated(tmp_path, capsys, *sets, "workload.serve.rate=800 1/s")["rows"][0]
+    assert row["batching"]["refused"] > 100
+    assert row["simulated"]["goodput_per_s"] < 0.9 * row["simulated"]["offered_per_s"]
+    assert row["simulated"]["queue_mean"] <= 20
+    open_ended = simulated(tmp_path, capsys, sets[0], "workload.serve.batching={max: 1}", "workload.serve.rate=800 1/s")
+    assert any("the queue grows" in note["text"] for note in open_ended["rows"][0]["notes"])
+
+
+def test_replications_use_other_seeds_and_the_same_seed_gives_the_same_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = simulated(tmp_path, capsys, "simulate.replications=5", "simulate.requests=500")
+    again = simulated(tmp_path, capsys, "simulate.replications=5", "simulate.requests=500")
+    assert first == again
+    assert first["rows"][0]["simulated"]["runs_count"] == 5
+    assert first["rows"][0]["simulated"]["requests_count"] == 2500
+
+
+def test_a_trace_gives_lengths_and_arrivals_in_either_spelling(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps = [0.0, 0.004, 0.0041, 0.02, 0.05] * 40
+    times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
+    (tmp_path / "a.csv").write_text(
+        "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(f"{t:.7f},128,1\n" for t in times)
+    )
+    (tmp_path / "b.csv").write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\r\n" + "".join(f"2023-11-16 18:15:{t:010.7f},128,1\r\n" for t in times)
+    )
+    text = SCENARIO.replace("    input: 128\n", "").replace("    rate: 300 1/s\n", "")
+    answers = [
+        simulated(tmp_path, capsys, f"workload.serve.traffic.trace={name}", "simulate.requests=null", text=text)
+        for name in ("a.csv", "b.csv")
+    ]
+    assert answers[0]["rows"] == answers[1]["rows"]
+    assert answers[0]["traffic"]["requests"] == 200
+    rescaled = simulated(
+        tmp_path, capsys, "workload.serve.traffic.trace=a.csv", "workload.serve.rate=100", text=SCENARIO
+    )
+    assert rescaled["rows"][0]["simulated"]["offered_per_s"] == pytest.approx(100, rel=0.1)
+
+
+def test_what_contradicts_itself_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused(tmp_path, capsys, "workload.serve.traffic={think: 1 s}")
+    assert "workload.serve.traffic.think: users think in a closed loop only" in told
+    assert "beyond the max 16" in refused(tmp_path, capsys, "workload.serve.batching.preferred=[32]")
+    assert "no such file" in refused(tmp_path, capsys, "workload.serve.traffic.trace=missing.csv")
+    assert "unknown key 'threads'" in refused(tmp_path, capsys, "simulate={threads: 2}")
+    assert "leave one of them out" in refused(tmp_path, capsys, "workload.serve.traffic={trace: a, input_cv: 1}")
+
+
+def test_the_text_names_latencies_batches_and_power(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(SCENARIO)
+    assert run(["simulate", str(path)]) == 0
+    out = capsys.readouterr().out
+    for words in ("whole request", "goodput:", "mean batch", "J a request", "over time", "within limits"):
+        assert words in out
+    assert max(map(len, out.splitlines())) <= 120
