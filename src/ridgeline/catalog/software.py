@@ -69,6 +69,8 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "host_launch": "host_launch_s",
     "host_optimizer": "host_optimizer_frac",
     "context": "context_bytes",
+    "exchange_buffer": "exchange_buffer_bytes",
+    "live_parameters": "live_parameters_count",
     "fragmentation": "fragmentation_frac",
     "overlap_slowdown": "overlap_slowdown_frac",
     "spread_sigma": "spread_sigma_frac",

@@ -92,7 +92,8 @@ class MemoryArrays:
         software = self.space.software
         states, moved = self._state_bytes(stage, degrees, options)
         kept, away = self._activation_bytes(stage, degrees, options)
-        whole = (states + kept) * (1.0 + software.fragmentation_frac) + software.context_bytes
+        buckets = software.exchange_buffer_bytes if degrees.devices_count > 1 else 0.0
+        whole = (states + kept) * (1.0 + software.fragmentation_frac) + buckets + software.context_bytes
         return whole, moved + away
 
     def _state_bytes(self, stage: Stage, degrees: TrainingPlan, options: Options) -> tuple[Floats, Floats]:
@@ -119,7 +120,7 @@ class MemoryArrays:
 
     def _activation_bytes(self, stage: Stage, degrees: TrainingPlan, options: Options) -> tuple[Floats, Floats]:
         alive = in_flight_frac(stage.index, degrees)
-        streams = (alive if stage.embedding else 0.0) + (2.0 if self._has_head(stage) else 0.0)
+        streams = alive if stage.embedding else 0.0
         kept, largest, rest, stream = self._activation_terms(stage, degrees, options)
         kept = alive * kept
         largest = RESIDENT_LAYERS * largest
@@ -141,7 +142,7 @@ class MemoryArrays:
             found = self._kept[key] = (
                 along(options, both, lambda s, r: terms[s, r].kept),
                 along(options, both, lambda s, r: terms[s, r].largest),
-                along(options, both, lambda s, r: terms[s, r].working + terms[s, r].moving + terms[s, r].logits),
+                along(options, both, lambda s, r: terms[s, r].beside(self._has_head(stage))),
                 along(options, both, lambda s, r: terms[s, r].stream),
             )
         return found

@@ -72,7 +72,8 @@ class SoftwareProfile:
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
     `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes
-    (`fragmentation_high_frac`: the upper end of its range).
+    (`fragmentation_high_frac`: the upper end of its range), `exchange_buffer_bytes` of buckets that the allocator holds
+    for collectives; `live_parameters_count`: gathered weights that full sharding keeps before it lets go of any.
     `host_optimizer_frac`: share of the bandwidth of the host's memory that an optimizer there achieves.
     Conditions: `overlap_slowdown_frac` of the time that compute and communication share; `spread_sigma_frac` between
     devices of one kind; `real_data_frac` by architecture: rate on real values over rate on the benchmark's.
@@ -140,6 +141,8 @@ class SoftwareProfile:
     host_launch_s: float = 0.0
     host_optimizer_frac: float = 1.0
     context_bytes: float = 0.0
+    exchange_buffer_bytes: float = 0.0
+    live_parameters_count: float = 0.0
     fragmentation_frac: float = 0.0
     fragmentation_high_frac: float = 0.0
     overlap_slowdown_frac: float = 0.0

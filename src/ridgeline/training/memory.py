@@ -85,6 +85,8 @@ def _parts(model: Transformer, stage: Stage, plan: TrainingPlan, software: Softw
     parts = [*_states(model, stage, plan, software), *_activations(model, stage, plan, software)]
     loose = sum(part.bytes for part in parts) * software.fragmentation_frac
     parts.append(_Part(SLACK, loose, "", "fragmentation_frac"))
+    if plan.devices_count > 1:
+        parts.append(_Part("communication buckets", software.exchange_buffer_bytes, "", "exchange_buffer_bytes"))
     parts.append(_Part(CONTEXT, software.context_bytes, "", "context_bytes"))
     return parts
 
@@ -115,7 +117,7 @@ def state_terms(model: Transformer, stage: Stage, plan: TrainingPlan, software: 
     expert = sharded_states(local.expert_count, plan.trainable_frac, expert_ranks, recipe, plan.sharding)
     gathered = copies = 0.0
     if plan.sharding == "zero3":
-        gathered = _gathered(local.widest_layer_count, plan, software)
+        gathered = _gathered(local, plan, software)
     elif software.states == "master-only" and recipe.weights == 0:
         copies = plan.trainable_frac * local.total_count * layer_shape(plan).stream_bytes
     weights = plan.trainable_frac * (dense.weights + expert.weights)
@@ -162,11 +164,15 @@ def _states(model: Transformer, stage: Stage, plan: TrainingPlan, software: Soft
     return found
 
 
-def _gathered(widest_count: float, plan: TrainingPlan, software: SoftwareProfile) -> float:
-    """Whole weights of the layer at work and of those gathered ahead, and the whole gradient of one layer."""
+def _gathered(local: LocalParameters, plan: TrainingPlan, software: SoftwareProfile) -> float:
+    """Whole weights of the layer at work and of those gathered ahead, and the whole gradient of one layer.
+
+    Some software lets go of gathered weights only beyond `live_parameters_count`.
+    """
     wide = layer_shape(plan).stream_bytes
-    ahead = 1 + software.prefetch_layers_count
-    return widest_count * wide * (ahead + plan.trainable_frac)
+    ahead = local.widest_layer_count * (1 + software.prefetch_layers_count)
+    live = max(ahead, min(software.live_parameters_count, local.total_count))
+    return wide * (live + local.widest_layer_count * plan.trainable_frac)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,13 @@ class ActivationTerms:
     moving: float
     stream: float
     logits: float
+
+    def beside(self, head: bool) -> float:
+        """Most that lives beside what is kept: a layer at work, or the loss with its logits and the head's input.
+
+        Logits and their gradient are gone when the last layer's backward pass begins.
+        """
+        return max(self.working + self.moving, self.logits + 2 * self.stream if head else 0.0)
 
 
 def activation_terms(
@@ -211,20 +224,21 @@ def activation_terms(
 
 
 def _activations(model: Transformer, stage: Stage, plan: TrainingPlan, software: SoftwareProfile) -> list[_Part]:
-    """What is kept between passes for all micro-batches in flight, what one layer needs at work, and the logits."""
+    """What is kept between passes for all micro-batches in flight, and the larger of a layer at work and the loss."""
     alive = in_flight_frac(stage.index, plan)
     terms = activation_terms(model, stage, plan, software)
     held = held_activations(alive, terms.kept, terms.largest, offloaded=plan.offload_activations)
     formula = "activation-memory"
     found = [
         _Part("activations", held, formula),
-        _Part("layer computed again", terms.working, formula),
-        _Part("gradients at work", terms.moving, formula),
         _Part("embedding output", alive * terms.stream if stage.embedding else 0.0, formula),
     ]
-    if stage.head and model.head is not None:
+    if terms.beside(stage.head and model.head is not None) > terms.working + terms.moving:
         found.append(_Part("input of the head", 2 * terms.stream, formula))
         found.append(_Part("logits", terms.logits, "logits-memory", "loss"))
+    else:
+        found.append(_Part("layer computed again", terms.working, formula))
+        found.append(_Part("gradients at work", terms.moving, formula))
     return found
 
 
