@@ -14,7 +14,9 @@ from collections import defaultdict
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "src" / "ridgeline" / "validation" / "cases"
-ROWS_PER_SET = {"training": 6, "memory": 4, "inference_llm": 6, "inference_other": 8}
+ROWS_PER_SET = {"training": 6, "memory": 4, "inference_llm": 6, "inference_other": 8, "power_llm": 24, "power_wall": 24}
+# Names of the files of power in the corpus.
+FILES = {"power_llm": "mlenergy_llm", "power_wall": "mlperf_inference_power"}
 
 
 def spread(rows: list[dict[str, str]], count: int) -> list[dict[str, str]]:
@@ -49,7 +51,9 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, required=True, help="folder that holds corpus/")
     corpus = parser.parse_args().shared / "corpus"
     TARGET.mkdir(exist_ok=True)
-    chosen = {name: sample(read(corpus / f"{name}.csv"), count) for name, count in ROWS_PER_SET.items()}
+    chosen = {
+        name: sample(read(corpus / f"{FILES.get(name, name)}.csv"), count) for name, count in ROWS_PER_SET.items()
+    }
     have = {row["id"] for row in chosen["training"]}
     needed = {row["id"] for row in chosen["memory"]} - have
     chosen["training"] += [row for row in read(corpus / "training.csv") if row["id"] in needed]

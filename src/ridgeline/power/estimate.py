@@ -35,11 +35,15 @@ class PowerLaw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """How busy a chip is: shares of peak matrix rate and bandwidth while it works, and the share of time it works."""
+    """How busy a chip is: shares of peak matrix rate and bandwidth while it works, and the share of time it works.
+
+    `waiting_frac`: share of that time in which it waits for other chips; clocks are up, but its units rest.
+    """
 
     compute_frac: float
     memory_frac: float
     busy_frac: float = 1.0
+    waiting_frac: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,19 @@ def estimate_power(system: System, devices_count: int, activity: Activity, law: 
     )
 
 
+def estimate_chips(system: System, devices_count: int, activity: Activity, law: PowerLaw) -> Interval:
+    """Mean power of `devices_count` chips of `system` alone, without their hosts [W], as what reads a GPU's own sensor.
+
+    Raises `MissingFact` where the chip's TDP is not known. The interval is made as that of `estimate_power`.
+    """
+    tdp_w = system.chip.need("tdp_w", "power of a busy chip")
+    names = ["base_frac", "compute_share_frac", "memory_share_frac"]
+    names += ["idle_frac"] if system.chip.idle_w is None else []
+    shares = _best(law)
+    sigma = _sigma(lambda values: _chip_w(system, tdp_w, activity, values), law, names, shares)
+    return Interval.from_sigma(devices_count * _chip_w(system, tdp_w, activity, shares), sigma)
+
+
 def _chip_w(system: System, tdp_w: float, activity: Activity, shares: _Shares) -> float:
     idle_w = system.chip.idle_w if system.chip.idle_w is not None else shares["idle_frac"] * tdp_w
     busy_w = float(
@@ -111,7 +128,7 @@ def _chip_w(system: System, tdp_w: float, activity: Activity, shares: _Shares) -
             tdp_w,
             min(1.0, activity.compute_frac),
             min(1.0, activity.memory_frac),
-            shares["base_frac"],
+            shares["base_frac"] * (1.0 - activity.waiting_frac),
             shares["compute_share_frac"],
             shares["memory_share_frac"],
         )

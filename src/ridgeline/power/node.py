@@ -37,3 +37,15 @@ def host_power_from_fraction_w(devices_count: Any, tdp_w: Any, host_frac: Any) -
     1120.0
     """
     return devices_count * tdp_w * host_frac
+
+
+@model(id="server-wall-power", sources=("rl-power-form",))
+def server_wall_w(chips_w: Any, around_w: Any, fans_frac: Any, supply_frac: Any) -> Any:
+    """Draw of a server at the wall [W]: chips and what is around them, fans in proportion, losses of the supply.
+
+        W = (chips + around) (1 + fans) / supply
+
+    >>> round(float(server_wall_w(1000.0, 250.0, 0.05, 0.94)), 1)
+    1396.3
+    """
+    return (chips_w + around_w) * (1.0 + fans_frac) / supply_frac

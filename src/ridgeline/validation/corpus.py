@@ -17,6 +17,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "training": ("id", "model", "family", "device", "n_devices", "framework", "precision", "metric", "value"),
     "memory": ("id", "peak_mem", "unit", "kind"),
     "inference-llm": ("id", "model", "device", "engine", "weight_precision", "input_len", "metric", "value"),
+    "power-llm": ("id", "task", "model_id", "gpu", "n_gpus", "avg_power_w", "energy_per_token_j"),
+    "power-diffusion": ("id", "task", "model_id", "gpu", "n_gpus", "avg_power_w", "energy_per_item_j"),
+    "power-wall": ("id", "platform", "accelerator", "accelerators_per_node", "model", "avg_system_power_w"),
     "inference-other": ("id", "model", "task", "device", "engine", "precision", "batch", "metric", "value"),
 }
 
@@ -78,12 +81,21 @@ def read_rows(path: str | Path, kind: str) -> list[Row]:
 
 def inference_kind(path: str | Path) -> str:
     """Which of the two inference files `path` is, by its columns."""
+    return _kind_of(path, "an inference file", ("inference-llm", "inference-other"))
+
+
+def power_kind(path: str | Path) -> str:
+    """Which of the three files of power `path` is, by its columns."""
+    return _kind_of(path, "a file of power", ("power-llm", "power-diffusion", "power-wall"))
+
+
+def _kind_of(path: str | Path, what: str, kinds: tuple[str, ...]) -> str:
     header, _ = _read(Path(path))
-    for kind in ("inference-llm", "inference-other"):
+    for kind in kinds:
         if all(column in header for column in COLUMNS[kind]):
             return kind
-    wanted = " or ".join(", ".join(COLUMNS[kind]) for kind in ("inference-llm", "inference-other"))
-    raise ScenarioError(f"{path}: not an inference file: needs the columns {wanted}; found {', '.join(header[:12])}")
+    wanted = " or ".join(", ".join(COLUMNS[kind]) for kind in kinds)
+    raise ScenarioError(f"{path}: not {what}: needs the columns {wanted}; found {', '.join(header[:12])}")
 
 
 def _read(path: Path) -> tuple[list[str], list[Row]]:

@@ -14,12 +14,13 @@ from ridgeline.files import whole_file
 from ridgeline.validation.scores import Report, ScoredRow
 
 COLUMNS = ("id", "measured", "predicted", "low", "high", "unit", "fills", "notes")
-KINDS = ("training", "memory", "inference")
+KINDS = ("training", "memory", "inference", "power")
 # The reference cases that the package ships: an even spread of each published set (scripts/sample_cases.py).
 SHIPPED = {
     "training": ("training.csv",),
     "memory": ("memory.csv",),
     "inference": ("inference_llm.csv", "inference_other.csv"),
+    "power": ("power_llm.csv", "power_wall.csv"),
 }
 
 
@@ -31,7 +32,7 @@ def run(
     rows: str | None = None,
     catalog: Catalog | None = None,
 ) -> dict[str, Any]:
-    """Score the file `path` of published measurements of `kind` ("training", "memory", "inference").
+    """Score the file `path` of published measurements of `kind` ("training", "memory", "inference", "power").
 
     Without `path` the reference cases that the package ships are scored. `training` names the training rows that a
     memory file refers to; `rows` a CSV file to write with a line for each scored row. Returns the object that
@@ -67,12 +68,14 @@ def score(kind: str, path: str | None, training: str | None, catalog: Catalog) -
 def _scorers() -> dict[str, Callable[[str, Catalog, str | None], Report]]:
     from ridgeline.validation.inference import score_inference
     from ridgeline.validation.memory import score_memory
+    from ridgeline.validation.power import score_power
     from ridgeline.validation.training import score_training
 
     return {
         "training": lambda path, catalog, _: score_training(path, catalog),
         "memory": lambda path, catalog, training: score_memory(path, catalog, training),
         "inference": lambda path, catalog, _: score_inference(path, catalog),
+        "power": lambda path, catalog, _: score_power(path, catalog),
     }
 
 

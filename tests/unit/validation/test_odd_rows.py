@@ -20,6 +20,8 @@ KINDS = {
     "inference_llm.csv": "inference",
     "inference_other.csv": "inference",
     "memory.csv": "memory",
+    "power_llm.csv": "power",
+    "power_wall.csv": "power",
 }
 ODD = ("-1", "0", "1e30", "1e400", "nan", "-inf", "9" * 400, "1e-300")
 
