@@ -12,7 +12,7 @@ from ridgeline.workload.memory import LocalParameters, local_parameters, shard_r
 from ridgeline.workload.ops import Collective, CollectiveKind, Op, Repeated
 from ridgeline.workload.stages import Stage
 from ridgeline.workload.training_ends import optimizer_ops
-from ridgeline.workload.training_shapes import expert_tensor_count, layer_shape
+from ridgeline.workload.training_shapes import LayerShape, expert_tensor_count, layer_shape
 from ridgeline.workload.training_streams import wire_bytes
 
 
@@ -142,25 +142,45 @@ def _optimizer(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> Work
     shape = layer_shape(plan)
     ops = optimizer_ops(shard * plan.trainable_frac, held * plan.trainable_frac, shape, clock.software)
     if plan.offload_optimizer:
-        return _on_host(sum(item.op.bytes for item in ops[:1] if hasattr(item.op, "bytes")), shard, plan, clock)
+        return _on_host(shard * plan.trainable_frac, plan, clock)
     works = clock.works(ops)
     return {"optimizer": Work("optimizer", *_sums(works))} if works else {}
 
 
-def _on_host(moved_bytes: float, shard: float, plan: TrainingPlan, clock: Clock) -> Works:
+_FP32_BYTES = 4.0  # src: ieee-754
+# Log sigma of an optimizer on the host: half of the logarithm of the range of `host_optimizer` over that of 80 %.
+_HOST_SIGMA = 0.32  # src: ren-2021-zero-offload (0.35 to 0.8 of the bandwidth)
+
+
+def host_optimizer_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes that the host's memory moves for each parameter of an optimizer that lies there [B].
+
+    The gradient as it arrives is read and written in fp32 (where it is not), its norm read, its scaling read and
+    written; Adam reads gradient, master and moments, writes master and moments, and the weight as it is computed with.
+    Source: Ren et al. 2021 (ZeRO-Offload), section 4, and DeepSpeed's code.
+    """
+    wire = wire_bytes(shape, software)
+    widened = wire + _FP32_BYTES if wire < _FP32_BYTES else 0.0
+    scaled = _FP32_BYTES + 2 * _FP32_BYTES
+    adam = _FP32_BYTES + 2 * (_FP32_BYTES + software.moment_bytes)
+    return widened + scaled + adam + shape.stream_bytes
+
+
+def _on_host(count: float, plan: TrainingPlan, clock: Clock) -> Works:
     """Offloaded: gradients go up and weights come back over the host link; the host's memory moves the states."""
     chip, host = clock.system.chip, clock.system.host
     shape = layer_shape(plan)
-    crossing = shard * plan.trainable_frac * (wire_bytes(shape, clock.software) + shape.stream_bytes)
+    crossing = count * (wire_bytes(shape, clock.software) + shape.stream_bytes)
     link_s = crossing / chip.need("host_oneway_bytes_per_s", "optimizer in host memory")
     facts = [chip.fact_id("host_oneway_bytes_per_s")]
     host_s = 0.0
     if host.memory_bandwidth_bytes_per_s:
         achieved = host.memory_bandwidth_bytes_per_s * clock.software.host_optimizer_frac
-        host_s = moved_bytes / (achieved / clock.system.devices_per_node_count)
+        moved = count * host_optimizer_bytes(shape, clock.software)
+        host_s = moved / (achieved / clock.system.devices_per_node_count)
         facts += [f"{clock.system.id}.host.memory_bandwidth", clock.software.fact_id("host_optimizer_frac")]
     return {
-        "optimizer": Work("optimizer", host_s, 0.0, 0.0, "", tuple(facts)),
+        "optimizer": Work("optimizer", host_s, host_s * _HOST_SIGMA, 0.0, "", tuple(facts)),
         "host transfers": Work("host transfers", link_s, 0.0, 0.0, "", tuple(facts[:1])),
     }
 
