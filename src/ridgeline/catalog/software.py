@@ -47,6 +47,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "flat_gradients": "flat_gradients",
     "casts_gradients": "casts_gradients",
     "casts_weights": "casts_weights",
+    "clips_micro_batches": "clips_micro_batches",
     "sharding": "sharding",
     "recompute": "recompute",
     "cheap_recompute": "cheap_recompute",

@@ -52,6 +52,8 @@ _CONTAINER = re.compile(r"(?:container|NeMo|release)[^0-9]{0,12}(2\d)\.(\d\d)", 
 _OPTIMIZER_OFFLOAD = re.compile(
     r"cpu offload|(adam\w*|optimi[sz]er)[^;,]*offload|offload[^;,]*(adam|optimi[sz]er)", re.IGNORECASE
 )
+_PER_DEVICE_BATCH = ("maxtext", "paxml", "t5x")
+_REMAT = re.compile(r"\bremat (minimal|full|none)\b")
 _SHARDING: Mapping[str, Sharding] = {
     "none": "none",
     "zero1": "zero1",
@@ -183,8 +185,14 @@ def _precision(row: Row, chip: Chip, fills: list[str]) -> str:
 
 
 def _recompute(row: Row, fills: list[str]) -> Recompute | None:
-    """What the row states; scripts that recompute only when a flag asks for it are taken at their default."""
+    """What the row states; scripts that recompute only when a flag asks for it are taken at their default.
+
+    MaxText's policy "minimal" keeps the results of all products but those of the scores: selective recompute.
+    """
     text = row.text("recompute")
+    named = _REMAT.search(row.text("note"))
+    if named and text not in ("none", "selective", "full"):
+        text = {"minimal": "selective"}.get(named.group(1), named.group(1))
     if text in ("none", "selective", "full"):
         return cast(Recompute, text)
     if row.source in KEEPS_ACTIVATIONS and row.text("family") == "bert":
@@ -205,7 +213,11 @@ def _shard_group(row: Row, devices: int) -> int | None:
 
 
 def _degrees(row: Row, devices: int) -> dict[str, int | None]:
-    """Parallel degrees in devices; Neuron rows count cores, two a chip."""
+    """Parallel degrees in devices, and the micro-batch of one model replica.
+
+    Neuron rows count cores, two a chip. MaxText and Paxml state the batch of one device whatever the tensor degree, and
+    run all of it at once: a replica of t devices has t times as many sequences.
+    """
     tensor, pipeline, context = row.count("tp"), row.count("pp"), row.count("cp")
     micro = row.count("micro_batch")
     if "neuron" in row.text("framework").lower():
@@ -213,6 +225,9 @@ def _degrees(row: Row, devices: int) -> dict[str, int | None]:
             tensor //= _NEURON_CORES_PER_CHIP
         elif micro is not None:
             micro *= _NEURON_CORES_PER_CHIP
+    replica = (tensor or 1) * (context or 1)
+    if micro is not None and _states_batch_of_device(row, micro * devices):
+        micro *= replica
     single = devices == 1
     return {
         "tensor_count": 1 if single else tensor,
@@ -220,3 +235,9 @@ def _degrees(row: Row, devices: int) -> dict[str, int | None]:
         "context_count": 1 if single else context,
         "micro_batch_count": micro,
     }
+
+
+def _states_batch_of_device(row: Row, whole: int) -> bool:
+    """Whether `micro_batch` is that of a device: in JAX's trainers, where it times all devices is the global batch."""
+    framework = row.text("framework").lower()
+    return any(word in framework for word in _PER_DEVICE_BATCH) and whole == row.count("global_batch")

@@ -139,6 +139,8 @@ def accumulate(items: Sequence[Projection], shape: LayerShape, software: Softwar
         each = kept if software.fused_wgrad_accumulation else shape.stream_bytes + 2 * kept
         if software.casts_gradients and kept > shape.stream_bytes:
             each = shape.stream_bytes + kept + (1 + 2) * kept  # cast: narrow in, wide out; sum: two wide in, one out
+        if software.clips_micro_batches:  # norm read, scaling read and written; finite or not, read, in 16 bits
+            each += (1 + 2) * kept + (kept if shape.stream_bytes < _FP32_BYTES else 0.0)
     elif software.flat_gradients:
         wire = wire_bytes(shape, software)
         each = 2 * shape.stream_bytes + (shape.stream_bytes + wire if wire != shape.stream_bytes else 0.0)
