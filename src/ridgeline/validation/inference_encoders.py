@@ -273,7 +273,7 @@ def _tokens(
     length = float(found.group(1))
     if model.id == "bert-6b":
         fills.append(
-            ("half of the length is padding that the engine drops: at the full one it would pass the peak", 0.1)
+            ("half of the length taken as padding that is dropped: the full one would pass the peak", 0.1)
         )
         return length / 2, None
     if "real mean length is half of seq" in note:

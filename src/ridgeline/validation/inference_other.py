@@ -14,6 +14,7 @@ from ridgeline.specs import Calibration, Load
 from ridgeline.validation.baseline import compute_baseline_s
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored, score_each
+from ridgeline.validation.inference_arrays import is_array_row, score_array_row
 from ridgeline.validation.inference_diffusion import is_denoiser_row, score_denoiser_row
 from ridgeline.validation.inference_encoders import EncoderCase, encoder_case, encoder_id
 from ridgeline.validation.inference_networks import is_network_row, score_network_row
@@ -78,6 +79,8 @@ def score_row(row: Row, session: Session) -> ScoredRow:
     """One row with its prediction; `Unscored` with the reason where there is none."""
     if is_denoiser_row(row):
         return score_denoiser_row(row, session.catalog)
+    if is_array_row(row):
+        return score_array_row(row, session.catalog)
     if is_network_row(row):
         return score_network_row(row, session.catalog)
     metric, measured = row.text("metric"), row.number("value")
