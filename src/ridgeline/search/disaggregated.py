@@ -173,9 +173,9 @@ def transfer(prefill: Worker, decode: Worker, system: System, devices_count: int
     span (engines of one node use the links inside it)."""
     tier = tiers(RankGroup(size_count=max(2, devices_count)), system)[-1]
     sent, taken = (sequence_cache_bytes(side.job, side.job.prompt_tokens) for side in (prefill, decode))
-    lanes = prefill.devices_count / prefill.plan.attention_data_count
+    whole = prefill.job.with_plan(tensor_count=1, pipeline_count=1, expert_count=1, attention_data_count=1)
     return Transfer(
-        whole_bytes=sent * lanes,
+        whole_bytes=sequence_cache_bytes(whole, whole.prompt_tokens),
         time_s=cache_transfer_s(sent, taken, tier.pair_bytes_per_s, tier.level.latency_s * tier.hops_count),
         level=tier.level.name,
     )

@@ -60,7 +60,8 @@ def crew_for(worker: Worker, curve: Curve, load: Load, objective: Objective, dev
         least = room / _SLACK
     replicas = max(1, math.ceil(_SLACK * least))
     if objective == "time" and replicas <= room:
-        replicas = room
+        clients = load.concurrency_count
+        replicas = room if clients is None else min(room, max(replicas, math.floor(clients)))
     return Crew(worker=worker, curve=curve, most_count=most, replicas_count=replicas)
 
 
