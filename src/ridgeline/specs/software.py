@@ -52,7 +52,7 @@ class SoftwareProfile:
     (both orientations).
     `casts_gradients`: 16-bit gradients are cast by kernels of their own before they are added to an fp32 buffer.
     `casts_weights`: 16-bit weights are made from fp32 ones in every micro-batch (automatic mixed precision).
-    `clips_micro_batches`: the gradients of every micro-batch are clipped (and checked, in 16 bits) before they are added.
+    `clips_micro_batches`: gradients of every micro-batch are clipped (and checked, in 16 bits) before they are added.
 
     Overlap: `tensor_overlap` "backward" hides the sum of input gradients (and gathering inputs again) behind the
     weight-gradient GEMM, "pipelined" also cuts the other tensor collectives into pieces that run with their GEMMs;

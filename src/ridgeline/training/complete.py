@@ -61,6 +61,8 @@ def complete_plan(draft: PlanDraft, setting: Setting) -> tuple[TrainingPlan, tup
     notes: list[Note] = []
     plan = _degrees(draft, setting, notes)
     plan = _batch(draft, plan, setting, notes)
+    if draft.sharding is None:
+        plan = _sharded(plan, setting, notes)
     if draft.recompute is None:
         plan = _recompute(plan, setting, notes)
     if draft.interleave_count is None and plan.pipeline_count > 1:
@@ -175,6 +177,21 @@ def _largest_micro_batch(draft: PlanDraft, plan: TrainingPlan, setting: Setting)
         if peak_bytes(setting.model, tried, setting.software) <= available:
             return micro
     return 1
+
+
+def _sharded(plan: TrainingPlan, setting: Setting, notes: list[Note]) -> TrainingPlan:
+    """Full sharding where the default of the framework does not fit even with everything recomputed, and that does."""
+    if plan.pipeline_count > 1 or plan.data_count == 1 or plan.sharding == "zero3":
+        return plan
+    available = setting.system.chip.memory_bytes()
+    least = replace(plan, recompute="full")
+    spread = replace(least, sharding="zero3")
+    if peak_bytes(setting.model, least, setting.software) <= available:
+        return plan
+    if peak_bytes(setting.model, spread, setting.software) > available:
+        return plan
+    _fill(notes, f"{plan.sharding} does not fit even with full recompute by this estimate: zero3 taken")
+    return replace(plan, sharding="zero3")
 
 
 def _recompute(plan: TrainingPlan, setting: Setting, notes: list[Note]) -> TrainingPlan:

@@ -11,6 +11,10 @@ from ridgeline.workload.training_streams import buffer_bytes, gradient_format
 
 _MASK_BYTES = 1.0  # one byte an element, as frameworks store a dropout mask
 
+# Norm (1), scaling (4), first moment (2+3), second moment (2+3), root, epsilon and quotient (2+2+3), decay (2+3), rate,
+# sign and subtraction (2+2+3), in fp32 accesses of one parameter each.
+_EAGER_ADAM_ACCESSES = 34.0  # src: nvidia-bert-optimization
+
 # Bytes moved for one logit, forward and backward, logits arriving in 16 bit (2 B) and softmax in fp32 (4 B).
 # eager: to fp32 (2+4), log-softmax (4+4), gradient (4+4), back to 16 bit (4+2).
 # split: to fp32 (2+4), maximum (4), subtract (4+4), exponential (4+4), sum (4), divide (4+4); gradient scaled (4+4),
@@ -120,13 +124,16 @@ def optimizer_ops(
     """Adam's step on `shard_count` parameters, and cleaning up the `local_count` gradients that a device holds.
 
     Per parameter of the shard: gradient norm (read), clipping (read, write), Adam (gradient, master, two moments
-    read; master and moments written), and the compute copy (written). The gradient buffer is zeroed (written).
+    read; master and moments written), and the compute copy (written). The gradient buffer is zeroed (written). A loop
+    over parameters in the framework's own operations, as scripts of fp32 and tf32 have it, touches every intermediate.
     """
     gradient = buffer_bytes(shape, software)
     master = 4.0  # src: ieee-754 (fp32)
     adam = gradient + 2 * master + 2 * software.moment_bytes
     copy = shape.stream_bytes if software.states == "copy" and shape.stream_bytes < master else 0.0
     moved = shard_count * (3 * gradient + adam + copy)  # src: gradient-clipping-accesses (one read; one read, write)
+    if not software.fused_optimizer and shape.stream_bytes >= master:
+        moved = shard_count * _EAGER_ADAM_ACCESSES * master
     zeroed = local_count * gradient if software.states == "copy" else 0.0
     ops = (
         Elementwise(name="optimizer", kind="optimizer", bytes=moved, launches_count=4.0),  # src: fused-adam-launches

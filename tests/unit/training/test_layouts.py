@@ -137,3 +137,15 @@ def test_no_batch_and_degrees_that_do_not_multiply_are_refused(setting: Setting)
         complete_plan(PlanDraft(devices_count=8, sequence_tokens=2048, tensor_count=8), setting)
     with pytest.raises(BadPlan, match="do not divide 8 devices"):
         complete_plan(PlanDraft(devices_count=8, sequence_tokens=2048, tensor_count=3), setting)
+
+
+def test_full_sharding_is_taken_where_the_default_cannot_fit(setting: Setting, make_gpt: Make) -> None:
+    draft = PlanDraft(
+        devices_count=64, sequence_tokens=2048, tensor_count=1, global_batch_count=64, micro_batch_count=1
+    )
+    wide = replace(setting, model=make_gpt(60, 8192, 64))  # 48 billion parameters: weights alone take 96 GB
+    plan, notes = complete_plan(draft, wide)
+    assert plan.sharding == "zero3"
+    assert any("does not fit even with full recompute" in note.text for note in notes)
+    stated, _ = complete_plan(replace(draft, sharding="zero1"), wide)
+    assert stated.sharding == "zero1"

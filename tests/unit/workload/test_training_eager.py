@@ -9,6 +9,7 @@ from ridgeline.specs import Layer, Linear, SoftmaxAttention, SoftwareProfile
 from ridgeline.training.per_step import host_optimizer_bytes
 from ridgeline.workload.layers import training_layer_ops
 from ridgeline.workload.ops import Elementwise, Repeated
+from ridgeline.workload.training_ends import optimizer_ops
 from ridgeline.workload.training_shapes import LayerShape
 
 H, HEADS, S, B = 1024, 16, 512, 4
@@ -87,3 +88,11 @@ def test_an_optimizer_on_the_host_moves_48_bytes_a_parameter() -> None:
     software = SoftwareProfile(id="offload", reduce_precision="same")
     assert host_optimizer_bytes(SHAPE, software) == (2 + 4) + (4 + 4 + 4) + (4 + 12 + 12) + 2
     assert host_optimizer_bytes(replace(SHAPE, precision="fp32"), software) == 12 + 28 + 4
+
+
+def test_a_loop_over_parameters_touches_every_intermediate() -> None:
+    wide = replace(SHAPE, precision="fp32")
+    loop = optimizer_ops(1000.0, 1000.0, wide, replace(EAGER, fused_optimizer=False))
+    narrow = optimizer_ops(1000.0, 1000.0, SHAPE, replace(EAGER, fused_optimizer=False))
+    assert moved(loop)["optimizer"] == 34 * 4 * 1000
+    assert moved(narrow)["optimizer"] == (3 * 4 + (4 + 2 * 4 + 2 * 8) + 2) * 1000
