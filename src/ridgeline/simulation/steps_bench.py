@@ -1,0 +1,231 @@
+"""Operations of engine steps told apart by what they depend on, and timed many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.device import STREAM, attention, kernels_count, op_time
+from ridgeline.device.optime import attention_law, decode_attention_law, gemm_law, gemm_times, product_of, scores_of
+from ridgeline.device.rates import rates_of
+from ridgeline.device.settled import sustained_clock_frac, unthrottled
+from ridgeline.network import collective_time
+from ridgeline.serving.job import ServingJob
+from ridgeline.serving.kernels import engine_calibration, kernel_context
+from ridgeline.serving.work import op_bytes, op_flop
+from ridgeline.specs import Calibration
+from ridgeline.workload.engine_step import Step
+from ridgeline.workload.inference import inference_ops
+from ridgeline.workload.ops import (
+    AttentionDecode,
+    AttentionPrefill,
+    Collective,
+    ComputeOp,
+    Elementwise,
+    Gemm,
+    Op,
+)
+
+Array = NDArray[np.float64]
+
+# Time; seconds of the matrix units at peak rate, plain and times the clock share they keep; time of kernels that they
+# bound; kernels; operations; bytes.
+CHANNELS = ("time_s", "busy_s", "kept_s", "bound_s", "launches", "flop", "bytes")
+PROBE = 64.0  # src: rl-numerics
+
+
+class Bench:
+    """Operations of steps of one job in four families: those that depend on the tokens of a step, on the rows that end
+    in a token (head), on decoding sequences and their context, and on prompts and theirs."""
+
+    def __init__(self, job: ServingJob) -> None:
+        self.job = job
+        self.encoder_tokens = job.encoder_tokens
+        self.groups = float(job.plan.attention_data_count)
+        self.calibration: Calibration = unthrottled(engine_calibration(job.calibration, job.engine.attention_family))
+        self._channels: dict[Op, Array] = {}
+        self._kept: dict[str, float] = {}
+        decode = self._ops(self.decoding(PROBE, PROBE))
+        # As many prompts of one token: the same sums of tokens, to the bit.
+        prompt = self._ops(self.reading(PROBE, 1.0, 0.0))
+        ending = self._ops(replace(self.reading(PROBE, 1.0, 0.0), finishing_count=PROBE))
+        tokens = {op for op in decode if op in prompt}
+        head = {op for op in ending if op not in prompt}
+        self._keys = {
+            "tokens": {_key(op) for op in tokens},
+            "head": {_key(op) for op in head},
+            "decode": {_key(op) for op in decode if op not in tokens and op not in head},
+            "prompt": {_key(op) for op in prompt if op not in tokens},
+        }
+        self.attention_alone = {
+            family: all(key[0] == kind.__name__ for key in self._keys[family])
+            for family, kind in (("decode", AttentionDecode), ("prompt", AttentionPrefill))
+        }
+
+    def decoding(self, count: float, context: float) -> Step:
+        """A micro-batch of sequences alone."""
+        return Step(decode_count=float(count), context_tokens=float(context), encoder_tokens=self.encoder_tokens)
+
+    def reading(self, prompts: float, tokens: float, cached: float) -> Step:
+        """A micro-batch of prompts alone, none of them at its end."""
+        return Step(
+            prompt_count=float(prompts),
+            prompt_tokens=float(tokens),
+            cached_tokens=float(cached),
+            encoder_tokens=self.encoder_tokens,
+        )
+
+    def table(self, family: str, steps: Sequence[Step]) -> Array:
+        """Sum over the operations of one family for each step [step, channel]."""
+        return self._sums([self._family(family, step) for step in steps])
+
+    def decode_table(self, counts: Array, contexts: Array) -> Array:
+        """Channels of decode attention [sequences, context, channel]."""
+        if self.attention_alone["decode"]:
+            ones = [self._family("decode", self.decoding(self.groups, context)) for context in contexts]
+            rows = [_batched(one, count / self.groups) for count in counts for one in ones]
+            found = self._sums(rows)
+        else:
+            found = self.table("decode", [self.decoding(b, s) for b in counts for s in contexts])
+        return found.reshape(len(counts), len(contexts), len(CHANNELS))
+
+    def prompt_table(self, prompts: Array, lengths: Array, cached: Array) -> Array:
+        """Channels of prompt attention [prompts, new tokens, cached tokens, channel]."""
+        if self.attention_alone["prompt"]:
+            ones = [self._family("prompt", self.reading(self.groups, q, c)) for q in lengths for c in cached]
+            # Fewer than one prompt a group is one prompt in some of the steps.
+            shares = [(max(1.0, p / self.groups), min(1.0, p / self.groups)) for p in prompts]
+            found = self._sums([_batched(one, batch, share) for batch, share in shares for one in ones])
+        else:
+            steps = [self.reading(p, q, c) for p in prompts for q in lengths for c in cached]
+            found = self.table("prompt", steps)
+        return found.reshape(len(prompts), len(lengths), len(cached), len(CHANNELS))
+
+    def _family(self, family: str, step: Step) -> dict[Op, float]:
+        keys = self._keys[family]
+        return {op: count for op, count in self._ops(step).items() if _key(op) in keys}
+
+    def _sums(self, rows: Sequence[dict[Op, float]]) -> Array:
+        self._measure({op for row in rows for op in row})
+        none = np.zeros(len(CHANNELS))
+        return np.array([sum((n * self._channels[op] for op, n in row.items()), none) for row in rows])
+
+    def _ops(self, step: Step) -> dict[Op, float]:
+        job = self.job
+        return {item.op: item.count for item in inference_ops(job.model, job.plan, job.engine, step)}
+
+    def _measure(self, ops: Iterable[Op]) -> None:
+        """Find the channels of operations that are new; those of one shape in one go."""
+        alike: dict[Any, list[Any]] = {}
+        for op in ops:
+            if op in self._channels:
+                continue
+            if isinstance(op, Collective):
+                time_s = collective_time(op.kind, op.message_bytes, op.group, self.job.system, self.calibration).time_s
+                self._channels[op] = np.array([time_s, *[0.0] * (len(CHANNELS) - 1)])
+                continue
+            shape = self._shape(op)
+            if shape is not None:
+                alike.setdefault(shape, []).append(op)
+                continue
+            context = kernel_context(self.job.engine, self.calibration, op)
+            time = op_time(op, self.job.system.chip, self.calibration, context)
+            self._channels[op] = self._figures(op, time.time_s, time.bound == "compute", kernels_count(op, context))
+        for shape, same in alike.items():
+            self._together(shape, same)
+
+    def _shape(self, op: ComputeOp) -> ComputeOp | None:
+        """What operations that one call of a kernel law can time have in common (None: timed one by one)."""
+        if isinstance(op, Gemm):
+            return None if 0 < op.m <= self.job.engine.stream_rows_count else replace(op, m=1.0)
+        if isinstance(op, AttentionDecode):
+            return replace(op, batch_count=1.0, context_tokens=1.0)
+        if isinstance(op, AttentionPrefill) and op.fused and self.job.engine.attention_family != "unfused":
+            return replace(op, batch_count=1.0, query_tokens=1.0, key_tokens=1.0)
+        return None
+
+    def _together(self, shape: ComputeOp, same: list[Any]) -> None:
+        if isinstance(shape, Gemm):
+            law, _ = gemm_law(self.calibration, self.job.system.chip, shape.math_precision)
+            product = product_of(shape)._replace(m=np.array([op.m for op in same]))
+            times: Any = gemm_times(product, law, self.job.system.chip, shape.math_precision, STREAM)
+        elif isinstance(shape, AttentionDecode):
+            times = self._decode_times(shape, same)
+        else:
+            times = self._prefill_times(shape, same)
+        roofs = (times.time_s, times.compute_s, times.memory_s, times.launch_s)
+        time_s, compute_s, memory_s, launch_s = (np.broadcast_to(np.asarray(x, float), (len(same),)) for x in roofs)
+        bound = (compute_s >= memory_s) & (compute_s >= launch_s)
+        for i, op in enumerate(same):
+            self._channels[op] = self._figures(op, float(time_s[i]), bool(bound[i]), 1.0)
+
+    def _decode_times(self, shape: AttentionDecode, same: list[AttentionDecode]) -> Any:
+        """As `op_time` times one of them."""
+        chip = self.job.system.chip
+        context = kernel_context(self.job.engine, self.calibration, shape)
+        law = decode_attention_law(shape, chip, self.calibration, context)
+        rows = ((op.batch_count, op.context_tokens, op.bytes) for op in same)
+        batch, keys, moved = (np.array(x) for x in zip(*rows, strict=True))
+        scores = attention.Scores(
+            batch, 1.0, keys, shape.heads_count, shape.kv_heads_count, shape.key_dim_count, shape.value_dim_count
+        )
+        if "feed_bytes_per_cycle" in law.parameters:
+            rates = rates_of(chip, shape.precision, "time of decode attention", law.parameters)
+            resident = not np.isinf(context.weight_copies_count)
+            time = attention.decode_s(scores, moved, attention.decode_law(law), rates, resident)
+            return time._replace(memory_s=np.maximum(time.memory_s, time.feed_s))
+        flop = attention.attention_flop(scores._replace(causal=False))
+        bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of decode attention")
+        return attention.flat_attention_s(flop, moved, attention.flat_law(law), chip.peak(shape.precision), bandwidth)
+
+    def _prefill_times(self, shape: Any, same: list[AttentionPrefill]) -> Any:
+        """As `op_time` times one of them."""
+        chip = self.job.system.chip
+        context = kernel_context(self.job.engine, self.calibration, shape)
+        _, law = attention_law(self.calibration, chip, "prefill", context.attention, shape.precision)
+        rows = ((op.batch_count, op.query_tokens, op.key_tokens) for op in same)
+        batch, queries, keys = (np.array(x) for x in zip(*rows, strict=True))
+        scores = scores_of(shape)._replace(batch=batch, queries=queries, keys=keys)
+        if "score_cycles" in law.parameters:
+            rates = rates_of(chip, shape.precision, "time of attention", law.parameters)
+            return attention.prefill_s(scores, attention.prefill_law(law), rates)
+        return attention.flat_attention_s(
+            attention.attention_flop(scores),
+            attention.attention_bytes(scores),
+            attention.flat_law(law),
+            chip.peak(shape.precision),
+            chip.need("memory_bandwidth_bytes_per_s", "time of attention"),
+        )
+
+    def _figures(self, op: ComputeOp, time_s: float, bound: bool, launches: float) -> Array:
+        """Channels of one operation (see `serving.heat` for the middle ones)."""
+        chip, flop = self.job.system.chip, op_flop(op)
+        busy_s = kept_s = bound_s = 0.0
+        if not isinstance(op, Elementwise):
+            attends = isinstance(op, (AttentionDecode, AttentionPrefill))
+            precision = op.precision if attends else op.math_precision  # type: ignore[union-attr]
+            busy_s = flop / chip.peak(precision)
+            if precision not in self._kept:
+                self._kept[precision] = sustained_clock_frac(self.job.calibration, chip, precision)
+            kept_s = busy_s * self._kept[precision]
+            bound_s = time_s if bound else 0.0
+        return np.array([time_s, busy_s, kept_s, bound_s, launches, flop, op_bytes(op)])
+
+
+def _batched(ops: dict[Op, float], batch: float, share: float = 1.0) -> dict[Op, float]:
+    """The same attention on `batch` sequences instead of one, in `share` of the steps."""
+    found: dict[Op, float] = {}
+    for op, count in ops.items():
+        wider: Op = replace(op, batch_count=batch)  # type: ignore[arg-type]
+        found[wider] = found.get(wider, 0.0) + count * share
+    return found
+
+
+def _key(op: Op) -> tuple[object, ...]:
+    """What stays the same of an operation when the step changes."""
+    shape = (op.n, op.k) if isinstance(op, Gemm) else ()
+    return (type(op).__name__, op.name, *shape)
