@@ -97,12 +97,13 @@ def _tier(level: NetworkLevel, size: int, stride: int, inner: int, inside: int) 
     fan = inside / inner if inner > 1 or inside == size else float(inside)
     extent = min(size * stride, level.size_count or size * stride)
     wide = level.full_rate_count is not None and extent > level.full_rate_count
-    oneway = level.oneway_bytes_per_s / (level.oversubscription if wide else 1.0)
+    whole = level.pace_oneway_bytes_per_s
+    oneway = whole / (level.oversubscription if wide else 1.0)
     if level.kind == "mesh":
         return _mesh_tier(level, inside, fan, inner, oneway)
     if level.kind in TORUS_KINDS:
         return _torus_tier(level, RankGroup(size_count=inside, stride_count=stride), fan, inner, oneway)
-    ring = level.oneway_bytes_per_s if level.kind == "pcie" else oneway
+    ring = whole if level.kind == "pcie" else oneway
     return Tier(
         level=level,
         fan_count=int(fan) if inner == 1 and fan == int(fan) and level.size_count is not None else fan,

@@ -57,6 +57,15 @@ def _contradictions(file: ScenarioFile, where: str, set_paths: tuple[KeyPath, ..
             found.append(f"{at}: got {train.micro_batch}, does not divide the global_batch {train.global_batch}")
     if workload.serve is not None:
         serve = workload.serve
+        document, given = train.packing.document, train.input
+        if document is not None and document > train.sequence:
+            at = place(where, ("workload", "train", "packing", "document"), set_paths)
+            found.append(f"{at}: got {document}, longer than the sequence of {train.sequence} that it is packed in")
+        if (given.sample is None) != (given.storage is None):
+            at = place(where, ("workload", "train", "input"), set_paths)
+            found.append(
+                f"{at}: `sample` and `storage` belong together: bytes of a sequence, and the rate they come at"
+            )
         found += _traffic_contradictions(serve, lambda *path: place(where, ("workload", "serve", *path), set_paths))
         if serve.rate is not None and serve.concurrency is not None:
             at = place(where, ("workload", "serve"), set_paths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,9 @@ def load_scenario(source: str | Path | Mapping[str, Any], sets: Sequence[str] = 
     """
     file, where, folder, set_paths = read_scenario(source, sets)
     file, trace = with_trace(file, folder, place(where, ("workload", "serve", "traffic", "trace"), set_paths))
+    if file.workload.pipeline is not None:
+        spot = place(where, ("workload",), set_paths)
+        raise ScenarioError(f"{spot}: has a `pipeline`; use `ridgeline simulate`")
     problems: list[RidgelineError] = []
     model = None
     try:
@@ -146,11 +149,23 @@ def _candidate(
         system = catalog.system(item.system)
     except RidgelineError as error:
         raise ScenarioError(f"{spot}: {error}") from None
+    system = _with_links(system, item.links, place(where, ("candidates", index, "links"), set_paths))
     devices = expand(item.devices, system, place(where, ("candidates", index, "devices"), set_paths))
     own = tuple(_own_prices(item, system, f"{where}: candidates.{index}"))
     kinds = {price.kind for price in own}
     listed = tuple(price for price in catalog.prices(system.id) if price.kind not in kinds)
     return Candidate(system=system, devices=devices, prices=own + listed, index=index)
+
+
+def _with_links(system: System, rates: Sequence[float], spot: str) -> System:
+    """The system with the rates of the innermost links of a node's devices, where the scenario gives them."""
+    if not rates:
+        return system
+    if len(rates) != system.devices_per_node_count or not system.levels:
+        count = system.devices_per_node_count if system.levels else 0
+        raise ScenarioError(f"{spot}: got {len(rates)} rates, a node of {system.id} has {count} links")
+    inner = replace(system.levels[0], device_oneway_bytes_per_s=tuple(rates))
+    return replace(system, levels=(inner, *system.levels[1:]))
 
 
 def _own_prices(item: CandidateFile, system: System, where: str) -> list[Price]:

@@ -16,6 +16,7 @@ from ridgeline.scenario.defaults import engine_name, software_name
 from ridgeline.scenario.fitting import length_notes, require_fitting
 from ridgeline.scenario.goodput import reliability_of
 from ridgeline.scenario.load import Candidate, Scenario
+from ridgeline.scenario.schema import TrainFile
 from ridgeline.search import (
     Limits,
     Machine,
@@ -27,7 +28,8 @@ from ridgeline.search import (
     rank_training,
     rejected_text,
 )
-from ridgeline.specs import Load
+from ridgeline.specs import Load, Transformer
+from ridgeline.workload.training_adapters import adapter_parameters_count
 
 Found = TypeVar("Found")
 
@@ -136,8 +138,17 @@ def training_request(scenario: Scenario) -> TrainingRequest:
             ("schedule", train.schedule),
             ("sequence_parallel", train.sequence_parallel),
             ("offload_optimizer", train.offload_optimizer),
-            ("trainable_frac", train.trainable),
+            ("offload_weights", train.offload_weights),
+            ("offload_activations", train.offload_activations),
+            ("trainable_frac", _trainable(train, scenario.model)),
             ("frozen_precision", train.frozen),
+            ("adapter_rank", train.adapter_rank),
+            ("first_layers_count", train.first_layers),
+            ("last_layers_count", train.last_layers),
+            ("document_tokens", train.packing.document),
+            ("real_frac", train.packing.real if train.packing.real < 1 else None),
+            ("node_samples_per_s", train.input.rate),
+            ("storage_samples_per_s", _storage_samples(train)),
         )
         if value is not None
     }
@@ -149,6 +160,20 @@ def training_request(scenario: Scenario) -> TrainingRequest:
         precision=train.precision,
         pins=FrozenMap(pins),
     )
+
+
+def _trainable(train: TrainFile, model: Transformer) -> float | None:
+    """Share of the parameters that is trained: as said, else that of the adapters."""
+    if train.trainable is not None or train.adapter_rank is None:
+        return train.trainable
+    return min(1.0, adapter_parameters_count(model, train.adapter_rank) / model.parameters_count)
+
+
+def _storage_samples(train: TrainFile) -> float | None:
+    """Sequences a second that the file system gives."""
+    if train.input.storage is None or train.input.sample is None:
+        return None
+    return train.input.storage / train.input.sample
 
 
 def serving_request(scenario: Scenario) -> ServingRequest:

@@ -55,11 +55,13 @@ ServingPrecision = Annotated[str, BeforeValidator(one_of(*SERVING_PRECISIONS))]
 KvPrecision = Annotated[str, BeforeValidator(one_of(*KV_PRECISIONS))]
 Recompute = Annotated[str, BeforeValidator(one_of("none", "selective", "full"))]
 Sharding = Annotated[str, BeforeValidator(one_of("none", "zero1", "zero2", "zero3"))]
-Schedule = Annotated[str, BeforeValidator(one_of("1f1b", "interleaved", "gpipe"))]
+Schedule = Annotated[str, BeforeValidator(one_of("1f1b", "interleaved", "gpipe", "zb-h1", "zb-h2", "zb-v"))]
 Pools = Annotated[str, BeforeValidator(one_of(*POOLS))]
 Objective = Annotated[str, BeforeValidator(one_of(*OBJECTIVES))]
 Files = Annotated[list[Word], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 StorageRate = Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "1000 TB/s"))]
+SampleBytes = Annotated[float, BeforeValidator(quantity("bytes", "1 B", "1 TB"))]
+LinkRates = Annotated[list[Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "100 TB/s"))]], Field()]
 SpareCount = Annotated[int, BeforeValidator(quantity("count", "0", "1e5", whole=True))]
 Spread = Annotated[float, BeforeValidator(quantity("fraction", "0", "100"))]
 Pause = Annotated[float, BeforeValidator(quantity("time", "0 s", "1 d"))]
@@ -92,8 +94,33 @@ class TrainFile(Strict):
 
     `tokens` in all; `sequence` in tokens; `global_batch` in sequences a step. What is left out of the layout is
     searched. `software` names a training stack of the catalogue. `trainable`: the share of the parameters that is
-    trained (adapters); `frozen`: the format in which the others are stored.
+    trained (adapters); `frozen`: the format in which the others are stored. `adapter_rank`: rank of the pair of small
+    matrices beside every matrix of the layers, which are what is trained. `first_layers`, `last_layers`: layers of the
+    stages at the ends of the pipeline.
     """
+class PackingFile(Strict):
+    """`workload.train.packing`: documents packed in sequences see themselves alone.
+
+    `document`: their mean length, each counted as often as it has tokens; `real`: share of the tokens that is no
+    padding (the tokens of the run are real ones).
+    """
+
+    document: SequenceTokens | None = None
+    real: ShareAboveZero = 1.0
+
+
+class InputFile(Strict):
+    """`workload.train.input`: what the input pipeline gives.
+
+    `rate`: sequences a second that the processors of one node decode and tokenise; `sample`: bytes of a sequence in
+    the file system, which all nodes together read at `storage`.
+    """
+
+    rate: Rate | None = None
+    sample: SampleBytes | None = None
+    storage: StorageRate | None = None
+
+
 
     tokens: Tokens
     sequence: SequenceTokens
@@ -118,8 +145,15 @@ class TrainFile(Strict):
 
 class SizingFile(Strict):
     """`workload.serve.sizing`: what `ridgeline serve` tries beside layouts and batches when it sizes the system.
+    offload_weights: Truth | None = None
+    offload_activations: Truth | None = None
 
     Formats of weights and cache (left out: the one of `precision` and `kv`), and whether prompts are read by the
+    adapter_rank: Degree | None = None
+    first_layers: Degree | None = None
+    last_layers: Degree | None = None
+    packing: PackingFile = PackingFile()
+    input: InputFile = InputFile()
     engines that decode ("aggregated"), by engines of their own ("disaggregated"), or whichever is better ("both").
     """
 
@@ -222,7 +256,8 @@ class WorkloadFile(Strict):
 class CandidateFile(Strict):
     """One machine to try: a system of the catalogue and how many devices of it.
 
-    `rent` (a device and hour) and `purchase` (a device) replace the catalogue's prices with one's own.
+    `rent` (a device and hour) and `purchase` (a device) replace the catalogue's prices with one's own. `links`: rate of
+    one direction of the innermost link of each device of a node, where they differ (one card in a narrower slot).
     """
 
     system: Word
@@ -319,6 +354,7 @@ def shape_at(shape: Shape, path: tuple[str | int, ...]) -> Shape | None:
 
 
 def _shape_of(annotation: Any) -> Shape:
+    links: Annotated[LinkRates, Field(max_length=1024)] = []
     if isinstance(annotation, type) and issubclass(annotation, Strict):
         return annotation
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

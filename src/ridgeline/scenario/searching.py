@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ridgeline.core import FrozenMap, Note
-from ridgeline.errors import MissingFact, NoFeasiblePlan, ScenarioError
+from ridgeline.errors import BadPlan, MissingFact, NoFeasiblePlan, ScenarioError
 from ridgeline.scenario.assumptions import ranged_facts
 from ridgeline.scenario.load import Candidate, Scenario
 from ridgeline.scenario.planning import _machines, training_request
@@ -103,6 +103,11 @@ def search_layouts(scenario: Scenario, progress: SpaceProgress | None = None) ->
 def layouts_space(request: TrainingRequest, machines: list[Machine]) -> Space:
     """The space of a training job on the sizes of one system."""
     first = machines[0]
+    for name in ("schedule", "node_samples_per_s", "storage_samples_per_s"):
+        if name in request.pins and request.pins[name] not in ("1f1b", "interleaved", "gpipe"):
+            raise BadPlan(
+                f"--layouts does not know {name} {request.pins[name]}; leave it out, or ask without --layouts"
+            )
     if first.software is None:
         raise MissingFact(f"training software for {first.system.id}")
     axes = Axes(contexts=tuple(context_degrees(request.sequence_tokens)), experts=tuple(expert_degrees(request.model)))

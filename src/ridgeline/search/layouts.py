@@ -107,6 +107,8 @@ def bubble_ratio(plan: TrainingPlan) -> float:
     >>> bubble_ratio(plan)
     0.0546875
     """
+    if plan.splits_backward:  # may wait for nothing
+        return 0.0
     return (plan.pipeline_count - 1) / (plan.interleave_count * plan.micro_batches_count)
 
 

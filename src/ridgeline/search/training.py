@@ -40,7 +40,11 @@ _NEAR_COUNT = 8  # src: rl-numerics
 _SMALLER_SIZES_COUNT = 6  # src: rl-numerics
 _DEGREES = ("tensor_count", "pipeline_count", "context_count", "data_count", "expert_count", "interleave_count")
 # Parts of a plan that the enumeration takes from its base and does not search.
-_BASE_FIELDS = ("recompute", "schedule", "offload_optimizer", "trainable_frac", "frozen_precision")
+_BASE_FIELDS = (
+    *("recompute", "schedule", "offload_optimizer", "offload_weights", "offload_activations"),
+    *("trainable_frac", "frozen_precision", "adapter_rank", "first_layers_count", "last_layers_count"),
+    *("document_tokens", "real_frac", "node_samples_per_s", "storage_samples_per_s"),
+)
 # What the codes of broken rules mean to somebody who reads the counts.
 REASONS = {
     "batch": "batch does not divide",
@@ -54,6 +58,7 @@ REASONS = {
     "devices": "no such size of machine",
     "sharding": "full sharding in a pipeline",
     "frozen": "no parameter is frozen",
+    "packing": "documents longer than sequences",
     "overlap": "nothing to overlap with",
     "offload": "host link not known",
     "precision": "precision not known for the chip",
@@ -66,8 +71,8 @@ _IDLE = ("checkpoint stalls", "noticing failures", "restarts", "waiting for repa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequest:
-    """The question: a model, tokens in all, sequence, global batch in sequences, precision, and parts of the layout
-    that are already decided (`pins`: fields of `TrainingPlan`)."""
+    """The question: a model, tokens in all (no padding), sequence, global batch in sequences, precision, parts of the
+    layout that are already decided (`pins`: fields of `TrainingPlan`)."""
 
     model: Transformer
     tokens_count: float
@@ -79,7 +84,8 @@ class TrainingRequest:
     @property
     def steps_count(self) -> int:
         """Steps of the run, the last one whole."""
-        return math.ceil(self.tokens_count / (self.sequence_tokens * self.global_batch_count))
+        real = float(self.pins.get("real_frac", 1.0))
+        return math.ceil(self.tokens_count / (self.sequence_tokens * self.global_batch_count * real))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Literal
 
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
 Recompute = Literal["none", "selective", "full"]
-Schedule = Literal["1f1b", "interleaved", "gpipe"]
+Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-h2", "zb-v"]
 TensorOverlapChoice = Literal["none", "backward", "pipelined", "ring"]
 DataOverlapChoice = Literal["none", "gradients", "both"]
 
@@ -31,7 +31,17 @@ class TrainingPlan:
     link when needed: optimizer states, weights of the layers, activations kept for the backward pass.
 
     `trainable_frac` of the parameters is trained (adapters: next to none); `frozen_precision` is the format in which
-    the other parameters of the layers are stored ("": as they are computed with).
+    the other parameters of the layers are stored ("": as they are computed with). `adapter_rank`: rank of the
+    pair of small matrices beside every matrix of the layers, which are what is trained (0: no such pairs).
+
+    `schedule`: "1f1b", "interleaved" (with `interleave_count` above 1), "gpipe", or one that splits the backward pass:
+    "zb-h1", "zb-h2", "zb-v" (two chunks a device, dealt out and back, so that `interleave_count` is 2).
+    `first_layers_count`, `last_layers_count`: layers of the first and last (virtual) stage (None: as even as it goes).
+
+    `document_tokens`: sequences are packed of documents that see themselves alone, of this mean length weighted by
+    length (0: a sequence is one document). `real_frac`: share of the tokens that is no padding. `node_samples_per_s`,
+    `storage_samples_per_s`: sequences that the processors of one node, and the storage of all, give a second (0: no
+    limit).
     """
 
     tensor_count: int = 1
@@ -58,6 +68,18 @@ class TrainingPlan:
     data_overlap: DataOverlapChoice | None = None
     offload_weights: bool = False
     offload_activations: bool = False
+    adapter_rank: int = 0
+    first_layers_count: int | None = None
+    last_layers_count: int | None = None
+    document_tokens: float = 0.0
+    real_frac: float = 1.0
+    node_samples_per_s: float = 0.0
+    storage_samples_per_s: float = 0.0
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether weight gradients are made apart from input gradients, to fill what a pipeline would wait."""
+        return self.schedule in ("zb-h1", "zb-h2", "zb-v")
 
     @property
     def devices_count(self) -> int:
@@ -87,7 +109,13 @@ class TrainingPlan:
 
     def _choices(self) -> list[str]:
         """What the layout decides beyond degrees, batches, sharding and recompute."""
-        found = []
+        found: list[str] = []
+        if self.splits_backward:
+            found.append(self.schedule)
+        if self.first_layers_count is not None or self.last_layers_count is not None:
+            found.append(f"ends-{self.first_layers_count or 'even'}-{self.last_layers_count or 'even'}")
+        if self.adapter_rank:
+            found.append(f"rank-{self.adapter_rank}")
         if self.trainable_frac < 1:
             found.append(f"adapters-on-{self.frozen_precision}" if self.frozen_precision else "adapters")
         if self.keep_gathered:

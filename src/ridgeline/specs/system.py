@@ -40,6 +40,8 @@ class NetworkLevel:
     ranks that a device has in one cycle through all devices of a group, where the library walks such a cycle instead
     of rings over the axes (0: it does not). `slice_count`: devices of the slice of a torus that the job holds, which
     decides the axes that close into rings (0: not known, the group at hand is taken to be the slice).
+    `device_oneway_bytes_per_s`: the rate of each device of a domain where they differ (one card in a narrower slot);
+    groups run side by side and wait for each other, so that the slowest link is the pace.
     """
 
     name: str
@@ -55,7 +57,13 @@ class NetworkLevel:
     axes: tuple[int, ...] = ()
     ring_stops_count: int = 0
     slice_count: int = 0
+    device_oneway_bytes_per_s: tuple[float, ...] = ()
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
+
+    @property
+    def pace_oneway_bytes_per_s(self) -> float:
+        """What every device can send when all do: that of the slowest link [B/s]."""
+        return min((self.oneway_bytes_per_s, *self.device_oneway_bytes_per_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 from ridgeline.specs import Recurrence, SoftmaxAttention, System, TrainingPlan, Transformer
-from ridgeline.workload.stages import divides
+from ridgeline.workload.stages import dealt_counts, divides
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ def positive(model: Transformer, system: System, plan: TrainingPlan) -> Iterator
     """Degrees, batches and lengths are whole and at least 1; shares lie between 0 and 1."""
     for item in fields(plan):
         value = getattr(plan, item.name)
+        if item.name == "document_tokens":
+            continue
         if item.name.endswith(("_count", "_tokens")) and value is not None and (value < 1 or value != int(value)):
             yield Problem("not-positive", (item.name,), f"{item.name} is {value}, must be a whole number from 1")
         if item.name.endswith("_frac") and not 0 <= value <= 1:
@@ -66,6 +68,17 @@ def heads(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Pr
             yield Problem("heads", ("tensor_count",), text)
 
 
+def packing(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
+    """Documents are no longer than the sequences that they are packed in, and something in those is real."""
+    if not 0 <= plan.document_tokens <= plan.sequence_tokens:
+        text = f"documents of {plan.document_tokens:g} tokens in sequences of {plan.sequence_tokens}"
+        yield Problem("packing", ("document_tokens", "sequence_tokens"), text)
+    if plan.real_frac <= 0:
+        yield Problem("packing", ("real_frac",), "no token is real")
+    if plan.adapter_rank and plan.trainable_frac >= 1:
+        yield Problem("frozen", ("adapter_rank", "trainable_frac"), "adapters beside trained matrices")
+
+
 def widths(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
     """The tensor degree divides the split side of every matrix (experts that are spread stay whole)."""
     wrong: set[int] = set()
@@ -85,14 +98,37 @@ def layers(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[P
     """Pipeline times virtual stages divides the layers, plainly or with embedding and head as one layer each."""
     chunks = plan.pipeline_count * plan.interleave_count
     count = model.layers_count
-    if chunks > count or not divides(count, chunks):
+    if plan.first_layers_count is not None or plan.last_layers_count is not None:
+        yield from _ends(count, chunks, plan)
+    elif chunks > count or not divides(count, chunks):
         names = ("pipeline_count", "interleave_count")
         text = f"{plan.pipeline_count} stages x {plan.interleave_count} virtual do not divide {count} layers"
         yield Problem("layers", names, text)
 
 
+def _ends(layers_count: int, chunks_count: int, plan: TrainingPlan) -> Iterator[Problem]:
+    """What first and last stage leave divides over the stages between."""
+    dealt = dealt_counts(layers_count, chunks_count, plan.first_layers_count, plan.last_layers_count)
+    between = dealt[plan.first_layers_count is not None : len(dealt) - (plan.last_layers_count is not None)]
+    if chunks_count < 2 or sum(dealt) != layers_count or min(dealt) < 0 or len(set(between)) > 1 or 0 in between:
+        ends = f"{plan.first_layers_count or 'even'} and {plan.last_layers_count or 'even'}"
+        names = ("first_layers_count", "last_layers_count", "pipeline_count", "interleave_count")
+        text = f"stages at the ends of {ends} layers leave no even number of {layers_count} for {chunks_count} stages"
+        yield Problem("layers", names, text)
+
+
 def schedule(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
-    """Interleaving needs a pipeline, and micro-batches in multiples of its depth."""
+    """Interleaving needs a pipeline, and micro-batches in multiples of its depth; split backward passes likewise."""
+    names: tuple[str, ...] = ("schedule", "pipeline_count", "interleave_count")
+    if plan.splits_backward and plan.pipeline_count == 1:
+        yield Problem("schedule", names, f"schedule {plan.schedule} fills the waiting of a pipeline; there is none")
+        return
+    wanted = 2 if plan.schedule == "zb-v" else 1
+    if plan.splits_backward:
+        if plan.interleave_count != wanted:
+            text = f"schedule {plan.schedule} has {wanted} virtual stages a device, not {plan.interleave_count}"
+            yield Problem("schedule", names, text)
+        return
     if plan.interleave_count == 1:
         return
     if plan.pipeline_count == 1:
@@ -215,6 +251,7 @@ def precision(model: Transformer, system: System, plan: TrainingPlan) -> Iterato
 RULES: tuple[Rule, ...] = (
     batch,
     heads,
+    packing,
     widths,
     layers,
     schedule,

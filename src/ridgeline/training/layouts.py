@@ -14,6 +14,7 @@ from ridgeline.training.memory import peak_bytes
 
 MEMORY = "memory"
 _CONTEXT_TOKENS = 4096  # src: megatron-core-changelog (context parallelism is for sequences of 8k tokens and more)
+_CHUNKS = {"zb-h1": 1, "zb-h2": 1, "zb-v": 2}
 _MICRO_BATCHES = (1, 2, 4, 8)  # src: ridgeline-layouts
 _EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # src: ridgeline-layouts
 
@@ -71,7 +72,7 @@ def candidates(request: LayoutRequest) -> Iterator[TrainingPlan]:
         if int(request.pins.get("data_count", data)) != data:
             continue
         for interleave, micro, shards in product(
-            request.options("interleave_count", _virtual_stages(request.model.layers_count, pipeline)),
+            request.options("interleave_count", _virtual_stages(request.model.layers_count, pipeline, base.schedule)),
             batches,
             _shardings(request, pipeline, tensor),
         ):
@@ -153,8 +154,13 @@ def expert_degrees(model: Transformer) -> tuple[int, ...]:
     return tuple(degree for degree in _EXPERT_DEGREES if degree == 1 or (most and most % degree == 0))
 
 
-def _virtual_stages(layers: int, pipeline: int) -> list[int]:
-    """One, and the finest, and one in between, of the counts of virtual stages that divide the layers."""
+def _virtual_stages(layers: int, pipeline: int, schedule: str) -> list[int]:
+    """One, and the finest, and one in between, of the counts of virtual stages that divide the layers.
+
+    Schedules that split the backward pass have a number of their own.
+    """
+    if schedule in _CHUNKS:
+        return [_CHUNKS[schedule]]
     if pipeline == 1:
         return [1]
     each = layers // pipeline if layers % pipeline == 0 else 1

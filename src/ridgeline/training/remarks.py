@@ -56,11 +56,16 @@ def _model(job: TrainingJob) -> Iterator[Note]:
     layers = [run.layer for stack in job.model.stacks for run in stack.runs]
     if job.model.mtp_parameters_count:
         yield Note("not-modelled", "multi-token-prediction layers take no part in the step")
-    if job.plan.trainable_frac < 1:
-        yield Note("not-modelled", "adapters of partial training: their own small products are left out")
-    if job.plan.frozen_precision:
-        text = "widening them before each use is left out; full sharding gathers them wide"
+    if job.plan.trainable_frac < 1 and not job.plan.adapter_rank:
+        yield Note("not-modelled", "small products of adapters are left out where their rank is not said")
+    if job.plan.frozen_precision and job.plan.sharding == "zero3":
+        text = "full sharding is taken to gather them wide"
         yield Note("not-modelled", f"frozen weights in {job.plan.frozen_precision}: {text}")
+    if job.plan.adapter_rank and any(layer.experts_count for layer in layers):
+        yield Note("not-modelled", "adapters of experts: experts are taken to have none")
+    if job.plan.schedule == "zb-v":
+        text = "schedule zb-v: a feasible schedule is made and followed; the published one waits less"
+        yield Note("not-modelled", text)
     if any(layer.experts_count for layer in layers):
         yield Note("not-modelled", "experts are taken to be evenly loaded")
     if any(isinstance(mixer, Recurrence) for layer in layers for mixer in layer.mixers):

@@ -14,7 +14,7 @@ from ridgeline.training.memory import peak_memory
 from ridgeline.training.per_step import step_works
 from ridgeline.training.phases import Phases, stage_phases
 from ridgeline.training.remarks import remarks
-from ridgeline.training.schedule import bubble_s
+from ridgeline.training.waiting import input_wait_s, pipeline_wait_s
 from ridgeline.workload.ops import Collective
 from ridgeline.workload.stages import Stage, stages_of
 from ridgeline.workload.training_flop import step_flop
@@ -48,7 +48,7 @@ def estimate_step(job: TrainingJob) -> TrainingEstimate:
         memory=memory,
         memory_available_bytes=available,
         fits=memory.value <= available,
-        tokens_per_s=plan.global_batch_count * plan.sequence_tokens / step_s,
+        tokens_per_s=plan.real_frac * plan.global_batch_count * plan.sequence_tokens / step_s,
         model_flop_per_s_per_device=rate,
         mfu_frac=rate / job.system.chip.peak(plan.precision, "utilisation of the peak"),
         bubble_frac=timing.bubble_s / step_s,
@@ -78,20 +78,20 @@ def time_step(model: Transformer, plan: TrainingPlan, clock: Clock) -> StepTimin
     times = [phase.total_s for phase in phases]
     slowest = phases[times.index(max(times))]
     count = plan.micro_batches_count
-    waiting_s = bubble_s(times, plan.interleave_count)
+    waiting_s, schedule = pipeline_wait_s(model, parts, phases, plan, clock)
     sends = pipeline_sends(model, plan, clock, slowest)
     last = _last_stage(model, parts, phases, plan, clock)
     works = [w.scaled(count) for part in (slowest.forward, slowest.recompute, slowest.backward) for w in part.values()]
-    tree = total(
-        "step",
-        "s",
-        [
-            *_phase_trees(slowest, count),
-            *([leaf("pipeline bubble", waiting_s, "s", model="pipeline-bubble")] if plan.pipeline_count > 1 else []),
-            *(work.leaf() for work in sends.values()),
-            *(work.leaf() for work in last.values()),
-        ],
-    )
+    parts_of_step = [
+        *_phase_trees(slowest, count),
+        *([leaf("pipeline bubble", waiting_s, "s", model=schedule)] if plan.pipeline_count > 1 else []),
+        *(work.leaf() for work in sends.values()),
+        *(work.leaf() for work in last.values()),
+    ]
+    starved_s = input_wait_s(plan, clock.system, sum(part.value for part in parts_of_step))
+    if starved_s > 0:
+        parts_of_step.append(leaf("waiting for input", starved_s, "s", model="input-roof"))
+    tree = total("step", "s", parts_of_step)
     bubble_doubt_s = waiting_s * total_doubt(works) / max(sum(w.time_s for w in works), 1e-30)  # src: rl-numerics
     terms = [*works, Work("bubble", waiting_s, bubble_doubt_s, 0.0, "", ()), *sends.values(), *last.values()]
     doubts_s = {name: doubt_s for name, (_, doubt_s) in _families(terms).items() if doubt_s > 0}

@@ -271,6 +271,8 @@ def in_flight_frac(stage_index: int, plan: TrainingPlan) -> float:
 
     1F1B: min(m, p - stage). Interleaved with v virtual stages: 2 (p - stage - 1) + (v - 1) p + 1 pieces of 1/v each,
     at most m v pieces; at the first stage that is 1 + (p - 1)/(p v) times the p of plain 1F1B. GPipe keeps all m.
+    Schedules that split the backward pass keep what weight gradients need: ZB-H1 and ZB-V p on every stage, ZB-H2
+    2p - 1 (Qi et al. 2023, table 2; Qi et al. 2024).
 
     >>> in_flight_frac(0, TrainingPlan(pipeline_count=4, global_batch_count=8, sequence_tokens=1))
     4.0
@@ -280,6 +282,8 @@ def in_flight_frac(stage_index: int, plan: TrainingPlan) -> float:
     batches, depth, virtual = plan.micro_batches_count, plan.pipeline_count, plan.interleave_count
     if plan.schedule == "gpipe":
         return float(batches)
+    if plan.splits_backward:
+        return float(min(batches, 2 * depth - 1 if plan.schedule == "zb-h2" else depth))
     if virtual == 1:
         return float(min(batches, depth - stage_index))
     pieces = 2 * (depth - stage_index - 1) + (virtual - 1) * depth + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ridgeline.specs import Layer, LayerRun, Stack, TrainingPlan, Transformer
 from ridgeline.workload.remember import remembered
@@ -74,27 +75,45 @@ def counts(layers_count: int, chunks_count: int) -> list[int]:
     return [base + (1 if index < extra else 0) for index in range(chunks_count)]
 
 
+def dealt_counts(layers_count: int, chunks_count: int, first: int | None, last: int | None) -> list[int]:
+    """As `counts`, where the first or last virtual stage has as many layers as somebody says (None: as it comes).
+
+    >>> dealt_counts(61, 16, None, 1), dealt_counts(8, 4, None, None)
+    ([4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1], [2, 2, 2, 2])
+    """
+    if first is None and last is None:
+        return counts(layers_count, chunks_count)
+    head = [] if first is None else [first]
+    tail = [] if last is None else [last]
+    between = chunks_count - len(head) - len(tail)
+    left = layers_count - sum(head) - sum(tail)
+    base, extra = divmod(max(0, left), max(1, between))
+    return [*head, *(base + (1 if index < extra else 0) for index in range(between)), *tail]
+
+
 @remembered()
-def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1) -> tuple[Stage, ...]:
+def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1, *deal: Any) -> tuple[Stage, ...]:
     """The stages of a pipeline: contiguous layers, or, interleaved, every `pipeline_count`-th of the virtual ones.
 
-    The first stage has the embedding (and other stacks), the last has the head.
+    The first stage has the embedding (and other stacks), the last has the head. `deal`: layers of the first and of the
+    last virtual stage (None: even), and whether chunks are dealt out and back (the first device then has both ends).
     """
+    first_count, last_count, folded = deal or (None, None, False)
     chunks = pipeline_count * interleave_count
-    dealt = counts(model.main.layers_count, chunks)
+    dealt = dealt_counts(model.main.layers_count, chunks, first_count, last_count)
     starts = [sum(dealt[:index]) for index in range(chunks)]
     found: list[Stage] = []
     first: dict[tuple[object, ...], int] = {}
     for index in range(pipeline_count):
         held: dict[LayerRun, int] = {}
         for turn in range(interleave_count):
-            chunk = turn * pipeline_count + index
+            chunk = chunks - 1 - index if folded and turn == 1 else turn * pipeline_count + index
             for run, count in _slice(model.main, starts[chunk], dealt[chunk]):
                 held[run] = held.get(run, 0) + count
         shares = [_share(run, count, model.main) for run, count in held.items()]
         if index == 0:
             shares += [_share(run, run.repeat_count, stack) for stack in model.others for run in stack.runs]
-        ends = index == 0, index == pipeline_count - 1
+        ends = index == 0, index == (0 if folded else pipeline_count - 1)
         like = first.setdefault((tuple((id(x.layer), x.count, x.stored_count) for x in shares), ends), index)
         found.append(Stage(index=index, like=like, shares=tuple(shares), embedding=ends[0], head=ends[1]))
     return tuple(found)
@@ -102,7 +121,9 @@ def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1) -
 
 def stages_of(model: Transformer, plan: TrainingPlan) -> tuple[Stage, ...]:
     """The stages of `plan`."""
-    return stages(model, plan.pipeline_count, plan.interleave_count)
+    folded = plan.schedule == "zb-v" and plan.pipeline_count > 1
+    deal = (plan.first_layers_count, plan.last_layers_count, folded)
+    return stages(model, plan.pipeline_count, plan.interleave_count, *(deal if any(deal) else ()))
 
 
 def stack_tokens(model: Transformer, stack: Stack, sequence_tokens: int) -> float:

@@ -14,12 +14,15 @@ def step_flop(model: Transformer, plan: TrainingPlan) -> float:
     """Model FLOP of one step: three times the forward pass of every sequence (6 N a token and attention).
 
     Matrices count 2 x inputs x outputs for each token that uses them, the head included and table look-ups not;
-    scores count the pairs that the mask allows. Recompute counts nothing; frozen matrices have no weight gradient.
+    scores count the pairs that the mask allows (packed documents see themselves alone). Recompute and padding count
+    nothing; frozen matrices have no weight gradient.
     Source: Chowdhery et al. 2022, appendix B, with half of the square for causal attention.
     """
     matrices, scores = sequence_flop(model, plan.sequence_tokens)
+    if 0 < plan.document_tokens < plan.sequence_tokens:
+        scores = plan.sequence_tokens / plan.document_tokens * sequence_flop(model, round(plan.document_tokens))[1]
     passes = 2.0 + plan.trainable_frac
-    return plan.global_batch_count * (passes * matrices + (1.0 + 2.0) * scores)
+    return plan.real_frac * plan.global_batch_count * (passes * matrices + (1.0 + 2.0) * scores)
 
 
 @remembered()

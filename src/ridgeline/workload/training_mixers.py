@@ -59,10 +59,11 @@ def _unfused(software: SoftwareProfile) -> bool:
 
 def _fused(mixer: SoftmaxAttention, shape: LayerShape, backward: bool) -> AttentionPrefill:
     heads, kv_heads = heads_on_device(mixer, shape)
+    documents = 1.0 if mixer.cross else shape.documents_count
     return AttentionPrefill(
         name="scores backward" if backward else "scores",
-        batch_count=shape.sequences_count,
-        query_tokens=shape.query_tokens * mixer.rows_per_token,
+        batch_count=shape.sequences_count * documents,
+        query_tokens=shape.query_tokens / documents * mixer.rows_per_token,
         key_tokens=keys_of(mixer, shape),
         heads_count=heads,
         kv_heads_count=kv_heads,

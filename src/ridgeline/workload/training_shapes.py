@@ -24,6 +24,9 @@ class LayerShape:
     `sequence_tokens` in all. `cross_tokens` is the length that cross-attention looks at. Experts are spread over
     `expert_count` devices and each expert is cut over `expert_tensor_count`. `domain_count` devices share the innermost
     level of the machine. `keep_gathered`: inputs that sequence parallelism gathers stay whole until the backward pass.
+    `documents_count` documents are packed in a sequence and see themselves alone. `adapter_rank`: rank of the trained
+    pair beside every matrix (0: none); `frozen_bytes`: bytes of a stored element of a frozen matrix where it has to be
+    widened before each use (0: it is stored as it is computed with).
     """
 
     sequences_count: float = 1.0
@@ -39,6 +42,9 @@ class LayerShape:
     precision: str = "bf16"
     trainable_frac: float = 1.0
     keep_gathered: bool = False
+    documents_count: float = 1.0
+    adapter_rank: int = 0
+    frozen_bytes: float = 0.0
 
     @property
     def rows(self) -> float:
@@ -121,7 +127,17 @@ def layer_shape(
         precision=plan.precision,
         trainable_frac=plan.trainable_frac,
         keep_gathered=plan.keep_gathered and plan.sequence_parallel and plan.tensor_count > 1,
+        documents_count=max(1.0, whole / plan.document_tokens) if plan.document_tokens > 0 else 1.0,
+        adapter_rank=plan.adapter_rank,
+        frozen_bytes=_frozen_bytes(plan),
     )
+
+
+def _frozen_bytes(plan: TrainingPlan) -> float:
+    """Bytes of a stored element where frozen matrices are narrower than what they are multiplied as."""
+    if not plan.frozen_precision or BITS_PER_ELEMENT[plan.frozen_precision] >= BITS_PER_ELEMENT[plan.precision]:
+        return 0.0
+    return BITS_PER_ELEMENT[plan.frozen_precision] / 8  # src: bits-per-byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +246,8 @@ def keys_of(mixer: SoftmaxAttention, shape: LayerShape) -> float:
 
     Context parallelism deals out the rows of the causal triangle evenly (first and last chunks to one device), so
     each device has s^2 / (2 c) pairs; as the last s/c queries of k keys have q k - q^2 / 2 pairs, k = (s + s/c) / 2.
-    Compressed attention keeps one key for so many tokens; later stages of a pyramid have fewer rows than tokens.
+    Compressed attention keeps one key for so many tokens; later stages of a pyramid have fewer rows than tokens. Packed
+    documents are sequences of their own.
 
     >>> m = SoftmaxAttention(heads_count=1, kv_heads_count=1, key_dim_count=1, value_dim_count=1,
     ...                      cached_per_token_count=2)
@@ -240,4 +257,4 @@ def keys_of(mixer: SoftmaxAttention, shape: LayerShape) -> float:
     if mixer.cross:
         return shape.cross_tokens
     seen = (shape.sequence_tokens + shape.query_tokens) / 2 if mixer.causal else shape.sequence_tokens
-    return seen * mixer.rows_per_token / mixer.stride_tokens
+    return seen / shape.documents_count * mixer.rows_per_token / mixer.stride_tokens
