@@ -51,6 +51,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "sharding": "sharding",
     "recompute": "recompute",
     "cheap_recompute": "cheap_recompute",
+    "recompute_stops_early": "recompute_stops_early",
     "sequence_parallel": "sequence_parallel",
     "interleaved": "interleaved",
     "tensor_overlap": "tensor_overlap",

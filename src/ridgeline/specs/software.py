@@ -69,6 +69,7 @@ class SoftwareProfile:
     that reads its counts on the device, so that one graph holds a whole step. `expert_overlap`: the exchange of tokens
     runs behind the other pass of another micro-batch: never, where it leaves the machine's innermost level, always.
     `cheap_recompute`: selective recompute makes norms and activations again (fine-grained), not attention scores.
+    `recompute_stops_early`: what is computed again ends with the last tensor that is needed, before the last product.
 
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
@@ -124,6 +125,7 @@ class SoftwareProfile:
     sharding: Sharding = "zero1"
     recompute: Recompute = "none"
     cheap_recompute: bool = False
+    recompute_stops_early: bool = False
     sequence_parallel: bool = True
     interleaved: bool = False
     tensor_overlap: TensorOverlap = "none"

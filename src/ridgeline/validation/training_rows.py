@@ -52,6 +52,9 @@ _CONTAINER = re.compile(r"(?:container|NeMo|release)[^0-9]{0,12}(2\d)\.(\d\d)", 
 _OPTIMIZER_OFFLOAD = re.compile(
     r"cpu offload|(adam\w*|optimi[sz]er)[^;,]*offload|offload[^;,]*(adam|optimi[sz]er)", re.IGNORECASE
 )
+# MosaicML's tables: pure bf16 is the flag of runs submitted with images of PyTorch 1.13 and 2.0 (llm-foundry-sweep),
+# amp_bf16 and amp_fp8 of those with 2.1 (llm-foundry-sweep-2.1).
+_OLD_COMPOSER = "precision flag bf16"
 _PER_DEVICE_BATCH = ("maxtext", "paxml", "t5x")
 _REMAT = re.compile(r"\bremat (minimal|full|none)\b")
 _SHARDING: Mapping[str, Sharding] = {
@@ -129,6 +132,8 @@ def release_date(row: Row) -> str:
     >>> release_date(Row({"note": "container 26.06.01", "year": "2026"}, 2))
     '2026-06'
     """
+    if _OLD_COMPOSER in row.text("note"):
+        return "2023-05"
     found = _CONTAINER.search(row.text("note")) or _CONTAINER.search(row.text("framework"))
     if found and 1 <= int(found.group(2)) <= 12:
         return f"20{found.group(1)}-{found.group(2)}"

@@ -55,8 +55,9 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
     scores = mixer_forward(layer, shape, software)
     streams = stream_forward(layer, hidden, items, shape, software)
     cheap = [item for item in streams if item.op.name in CHEAP]
+    matrices = _matrices_forward(items, shape)
     forward = (
-        *_matrices_forward(items, shape),
+        *matrices,
         *scores,
         *streams,
         *cast_forward(items, shape, software),
@@ -77,7 +78,7 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
     return LayerOps(
         forward=forward,
         backward=backward,
-        full_recompute=forward,
+        full_recompute=_needed(forward, matrices) if software.recompute_stops_early else forward,
         selective_recompute=tuple(cheap if software.cheap_recompute else scores),
         per_step=tuple(cast_weights(items, shape)),
     )
@@ -149,6 +150,12 @@ def _gemm(name: str, m: float, n: float, k: float, precision: str, out: str) -> 
         activation_precision=precision,
         output_precision=out,
     )
+
+
+def _needed(forward: tuple[Repeated, ...], matrices: Sequence[Repeated]) -> tuple[Repeated, ...]:
+    """The operations whose results a backward pass needs: the product that ends a layer is not among them."""
+    last = matrices[-1] if matrices and isinstance(matrices[-1].op, Gemm) else None
+    return tuple(item for item in forward if item is not last)
 
 
 def _matrices_forward(items: Sequence[Projection], shape: LayerShape) -> list[Repeated]:

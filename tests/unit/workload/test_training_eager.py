@@ -96,3 +96,12 @@ def test_a_loop_over_parameters_touches_every_intermediate() -> None:
     narrow = optimizer_ops(1000.0, 1000.0, SHAPE, replace(EAGER, fused_optimizer=False))
     assert moved(loop)["optimizer"] == 34 * 4 * 1000
     assert moved(narrow)["optimizer"] == (3 * 4 + (4 + 2 * 4 + 2 * 8) + 2) * 1000
+
+
+def test_recompute_that_stops_early_leaves_the_last_product_out() -> None:
+    whole = training_layer_ops(bert_layer(), H, SHAPE, EAGER)
+    early = training_layer_ops(bert_layer(), H, SHAPE, replace(EAGER, recompute_stops_early=True))
+    left_out = [item.op.name for item in whole.full_recompute if item not in early.full_recompute]
+    assert left_out == ["down"]
+    assert len(early.full_recompute) == len(whole.full_recompute) - 1
+    assert early.forward == whole.forward
