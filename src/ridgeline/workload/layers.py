@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ridgeline.specs import Layer
 from ridgeline.specs.software import SoftwareProfile
 from ridgeline.workload.ops import Collective, CollectiveKind, Gemm, Op, Repeated
+from ridgeline.workload.training_adapters import adapters_backward, adapters_forward, widened
 from ridgeline.workload.training_experts import grouped, routing_backward, routing_forward
 from ridgeline.workload.training_mixers import context_exchange, mixer_backward, mixer_forward
 from ridgeline.workload.training_shapes import LayerShape, Projection, projections
@@ -49,7 +50,8 @@ class LayerOps:
 def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: SoftwareProfile) -> LayerOps:
     """Operations of `layer`, whose stream is `hidden` wide, on one device.
 
-    Weight gradients are made for `shape.trainable_frac` of the matrices (frozen ones need the input gradient only).
+    Weight gradients are made for `shape.trainable_frac` of the matrices (frozen ones need the input gradient only);
+    with adapters for those alone. Matrices stored in few bits are widened before each pass.
     """
     items = projections(layer, shape)
     scores = mixer_forward(layer, shape, software)
@@ -57,7 +59,9 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
     cheap = [item for item in streams if item.op.name in CHEAP]
     matrices = _matrices_forward(items, shape)
     forward = (
+        *widened(items, shape),
         *matrices,
+        *adapters_forward(items, shape),
         *scores,
         *streams,
         *cast_forward(items, shape, software),
@@ -66,11 +70,13 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
         *context_exchange(layer, shape, backward=False),
     )
     backward = (
+        *widened(items, shape),
         *_matrices_backward(items, shape, software),
+        *adapters_backward(items, shape),
         *mixer_backward(layer, shape, software),
         *stream_backward(layer, hidden, items, shape, software),
         *cast_backward(items, shape),
-        *accumulate(items, shape, software),
+        *(() if shape.adapter_rank else accumulate(items, shape, software)),
         *routing_backward(hidden, items, shape, software),
         *tensor_exchange(items, shape, backward=True),
         *context_exchange(layer, shape, backward=True),
@@ -188,6 +194,6 @@ def _matrices_backward(items: Sequence[Projection], shape: LayerShape, software:
             precision = shape.gemm_precision(item.role)
             ops = gradient_gemms(item, rows_of(item, shape), precision, shape.stream_precision, buffer)
         found.append(Repeated(op=ops[0], count=count))
-        if shape.trainable_frac > 0:
+        if shape.trainable_frac > 0 and not shape.adapter_rank:
             found.append(Repeated(op=ops[1], count=count * shape.trainable_frac))
     return found
