@@ -2,12 +2,13 @@
 
 Such parts have no kernels to time. An image takes its operations at an achieved share of the array's peak and a fixed
 time to fill and drain; what does not stay on the chip is loaded again for every batch; the host prepares inputs.
-Equation, for a batch of b images on one core of several:
-device = load + b (ops / (e P / cores) + fixed), load = fixed + bytes that are not resident / link (once a batch).
+Equation, for a batch of b images on n cores:
+device = load + ceil(b / n) (ops / (e P / n) + fixed), load = fixed + bytes that are not resident / link, once a batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -25,13 +26,15 @@ PRECISION = "int8"
 class ArrayWork:
     """One image: `ops_count` operations (a multiply-add is two), `weights_bytes`, `pixels_count` of the input,
     `moved_bytes` of weights and feature maps that pass through memory (0: not known). `attention`: whether it
-    multiplies feature maps by each other, for which such arrays are not made."""
+    multiplies feature maps by each other, for which such arrays are not made. `widest_bytes`: the maps that have to be
+    kept at once; where they fit a core's memory, none of them pass through that of the chip."""
 
     ops_count: float
     weights_bytes: float = 0.0
     pixels_count: float = 0.0
     moved_bytes: float = 0.0
     attention: bool = False
+    widest_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +70,12 @@ def estimate_array(work: ArrayWork, chip: Chip, calibration: Calibration, batch:
     load_s = _load_s(work, figures)
     host_s = work.pixels_count * figures["host_pixel_s"] + figures["host_image_s"]
     alone = mode != "batch"
+    turns = math.ceil(batch / cores)  # images of a batch go to the cores side by side
     tree = total(
         "batch",
         "s",
         [
-            leaf("array", batch * image_s, "s", model="fixed-array", uses=(law.fact,)),
+            leaf("array", turns * image_s, "s", model="fixed-array", uses=(law.fact,)),
             leaf("weights", load_s, "s", uses=(law.fact,)),
             leaf("host", batch * host_s if alone else 0.0, "s", uses=(law.fact,)),
         ],
@@ -79,10 +83,11 @@ def estimate_array(work: ArrayWork, chip: Chip, calibration: Calibration, batch:
     latency = Interval.from_sigma(tree.value, law.sigma)
     if mode != "threads":
         return ArrayEstimate(latency_s=latency, samples_per_s=latency.inverted(batch), time=tree)
-    rates = [cores * batch / (batch * image_s + load_s)]
+    rates = [cores * batch / (batch * image_s + cores * load_s)]
     if host_s > 0:
         rates.append(figures["host_workers_count"] / host_s)
-    if work.moved_bytes > 0 and chip.memory_bandwidth_bytes_per_s:
+    kept = 0 < work.widest_bytes <= figures["map_bytes"]
+    if work.moved_bytes > 0 and not kept and chip.memory_bandwidth_bytes_per_s:
         rates.append(figures["memory_frac"] * chip.memory_bandwidth_bytes_per_s / work.moved_bytes)
     rate = sum(each**-_SHARP for each in rates) ** (-1.0 / _SHARP)
     return ArrayEstimate(latency_s=latency, samples_per_s=Interval.from_sigma(rate, law.sigma), time=tree)

@@ -1,4 +1,4 @@
-"""Rows of fixed arrays (Hailo, Vitis DPU, Edge TPU): operations and weights of the network, batch, threads."""
+"""Rows of fixed arrays (Hailo, Vitis DPU, Edge TPU, Cloud AI 100): operations and weights, batch, threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from ridgeline.specs.network import Network
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_encoders import TAIL_SIGMA, machine_of
+from ridgeline.validation.inference_networks import MULTISTREAM_BATCH, SERVER_SIGMA
 from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import ScoredRow
+from ridgeline.workload.network_memory import largest_working_set_count
 
 MILLI = 1e3
 _ENGINES = ("hailort", "vitis ai dpu", "edgetpu", "edge tpu")
@@ -32,7 +34,8 @@ NO_GRAPH_SIGMA = 0.1
 
 def is_array_row(row: Row) -> bool:
     """Whether the row ran on a fixed array."""
-    return row.text("engine").lower().startswith(_ENGINES)
+    engine = row.text("engine").lower()
+    return engine.startswith(_ENGINES) or (engine.startswith("qualcomm") and row_network(row) is not None)
 
 
 def score_array_row(row: Row, catalog: Catalog) -> ScoredRow:
@@ -40,12 +43,19 @@ def score_array_row(row: Row, catalog: Catalog) -> ScoredRow:
     metric, measured = row.text("metric"), row.number("value")
     if metric not in ("samples_s", "latency_ms", "p99_ms") or not measured or measured <= 0:
         raise Unscored("no value")
-    system, _ = machine_of(row, catalog)
+    system, copies = machine_of(row, catalog)
     chip = system.chip
     fills: list[tuple[str, float]] = []
     work = _work(row, fills)
-    estimate = estimate_array(work, chip, catalog.calibration(chip.id), row.number("batch") or 1.0, _mode(row))
-    value = estimate.samples_per_s if metric == "samples_s" else estimate.latency_s.scaled(MILLI)
+    batch = row.number("batch") or (MULTISTREAM_BATCH if row.text("scenario").lower() == "multistream" else 1.0)
+    estimate = estimate_array(work, chip, catalog.calibration(chip.id), batch, _mode(row))
+    if row.text("scenario").lower() == "server":
+        fills.append(("latency limit taken as not binding", SERVER_SIGMA))
+    value = (
+        estimate.samples_per_s.scaled((row.count("n_devices") or 1) * copies)
+        if metric == "samples_s"
+        else estimate.latency_s.scaled(MILLI)
+    )
     if metric == "p99_ms":
         fills.append(("99th percentile read as the time of a batch", TAIL_SIGMA))
     predicted = Interval.from_sigma(value.best, quadrature(value.sigma, *(sigma for _, sigma in fills)))
@@ -72,7 +82,7 @@ def _mode(row: Row) -> Mode:
     note = row.text("note")
     if row.text("engine").lower().startswith("hailort"):
         return "batch"
-    if "multi-thread" in note:
+    if "multi-thread" in note or row.text("scenario").lower() in ("offline", "server"):
         return "threads"
     return "latency" if row.text("metric") != "samples_s" else "one-thread"
 
@@ -111,4 +121,5 @@ def _of_graph(network: Network, pixels: float) -> ArrayWork:
         weights_bytes=float(network.parameters_count),
         pixels_count=pixels or float(network.image.positions_count),
         moved_bytes=network.parameters_count + maps,
+        widest_bytes=float(largest_working_set_count(network)),
     )

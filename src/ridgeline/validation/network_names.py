@@ -154,6 +154,9 @@ NAMES: dict[str, tuple[str, Image]] = {
     "tf_yolov3_voc_416_416_65.63G": ("yolov3", 416),
     "dk_tiny-yolov3_416_416_5.46G": ("yolov3-tiny", 416),
 }
+# MLPerf inference's 3D U-Net: on brain tumours in its first rounds, on kidneys after (mlperf-inference).
+MLPERF_VOLUMES = ("3d-unet", "3d-unet-99", "3d-unet-99.9")
+BRATS_ROUNDS = ("v0.7", "v1.0", "v1.1")
 # Networks whose item is not one pass over one picture of that size: the row's size is not the network's.
 _OWN_SIZE = ("sd-1.5", "sd-2", "sdxl", "3d-unet-kits19", "mask-rcnn-resnet50", "unet", "nnunet-2d", "nnunet-3d")
 _PIXELS = re.compile(r"(\d{2,4})px")
@@ -162,6 +165,9 @@ _SHAPE = re.compile(r"^(\d{2,4})x(\d{2,4})(?:x[13])?$")
 
 def row_network(row: Row) -> Network | None:
     """The network that a training or inference row is about; None where its name is not in the table."""
+    if row.text("model") in MLPERF_VOLUMES and row.text("source_title").startswith("MLPerf Inference"):
+        early = any(version in row.text("source_title") for version in BRATS_ROUNDS)
+        return network("3d-unet-brats" if early else "3d-unet-kits19")
     found = NAMES.get(row.text("model"))
     if found is None:
         return None

@@ -82,6 +82,7 @@ NETWORKS: dict[str, Builder] = {
     "nnunet-2d": lambda image: unet.nnunet(image or unet.NNUNET_2D),
     "nnunet-3d": lambda image: unet.nnunet(image or unet.NNUNET_3D),
     "3d-unet-kits19": _sized(unet.unet3d_kits),
+    "3d-unet-brats": _sized(unet.unet3d_brats),
     **{name: _latent(name) for name in diffusion.DENOISERS},
 }
 

@@ -12,6 +12,7 @@ from ridgeline.workload.convnets.builder import Net, Sizes, start
 # Patch, channels and classes of NVIDIA's nnU-Net on brain tumours, in two and three dimensions.
 NNUNET_2D, NNUNET_3D = (192, 160), (128, 128, 128)  # src: ronneberger-2015
 KITS = (128, 128, 128)  # src: mlperf-training
+BRATS = (224, 224, 160)  # src: mlperf-inference
 
 
 def unet(
@@ -69,6 +70,17 @@ def unet3d_kits(image: Sizes = KITS) -> Network:
     net = start(image, 1, norm="instance")
     _pairs(net, [32, 64, 128, 256, 320, 320], 3, bias=False, deep=False)  # src: mlperf-training
     return net.done("3d-unet-kits19", "mlperf-training", "patch")
+
+
+def unet3d_brats(image: Sizes = BRATS) -> Network:
+    """MLPerf inference's first 3D U-Net, for brain tumours (BraTS 2019): nnU-Net from 30 channels, whole volumes.
+
+    >>> round(unet3d_brats().forward_flop() / 1e12, 1)
+    3.3
+    """
+    net = start(image, 4, norm="instance", activation="leaky-relu")  # src: mlperf-inference
+    _pairs(net, [30, 60, 120, 240, 320, 320], 4, bias=True, deep=False)  # src: mlperf-inference
+    return net.done("3d-unet-brats", "mlperf-inference", "volume")
 
 
 def _pairs(net: Net, widths: list[int], classes: int, *, bias: bool, deep: bool) -> None:
