@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ridgeline.specs.software import SoftwareProfile
 from ridgeline.workload.ops import Collective, Elementwise, GroupedGemm, Op, Repeated
@@ -53,28 +54,33 @@ def routing_forward(
     hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
 ) -> list[Repeated]:
     """Sorting tokens by expert, the exchange with the experts' devices, and the weighted sum on the way back."""
-    top, width = _chosen(items)
-    if top <= 0:
-        return []
-    return [Repeated(op=op) for op in _routing((hidden, width), top, shape, software, "")]
+    routes = _chosen(items)
+    return [Repeated(op=op) for op in _routing(hidden, routes, shape, software, "")] if routes else []
 
 
 def routing_backward(
     hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
 ) -> list[Repeated]:
     """The same way for gradients: each permutation and exchange has its mirror."""
-    top, width = _chosen(items)
-    if top <= 0:
-        return []
-    return [Repeated(op=op) for op in _routing((hidden, width), top, shape, software, " backward")]
+    routes = _chosen(items)
+    return [Repeated(op=op) for op in _routing(hidden, routes, shape, software, " backward")] if routes else []
 
 
-def _chosen(items: Sequence[Projection]) -> tuple[float, float]:
-    """Experts of each token (0 in a dense layer), and the width that they read (a latent's where they read one)."""
+class _Routes(NamedTuple):
+    """Experts of each token, the width that they read (a latent's where they read one), and experts of a device."""
+
+    top: float
+    width: float
+    local_count: float
+
+
+def _chosen(items: Sequence[Projection]) -> _Routes | None:
+    """What routing works with; None in a dense layer."""
     experts = [item for item in items if item.role == "expert"]
     if not experts:
-        return 0.0, 0.0
-    return max(item.active_count for item in experts), experts[0].inputs_count
+        return None
+    top = max(item.active_count for item in experts)
+    return _Routes(top, experts[0].inputs_count, max(item.experts_count for item in experts)) if top > 0 else None
 
 
 def sent_copies(top: float, shape: LayerShape, software: SoftwareProfile) -> float:
@@ -89,15 +95,13 @@ def sent_copies(top: float, shape: LayerShape, software: SoftwareProfile) -> flo
     return copies_per_token(top, nodes if nodes > 1 else shape.expert_count, deduplicated=True)
 
 
-def _routing(
-    widths: tuple[float, float], top: float, shape: LayerShape, software: SoftwareProfile, suffix: str
-) -> list[Op]:
+def _routing(hidden: int, routes: _Routes, shape: LayerShape, software: SoftwareProfile, suffix: str) -> list[Op]:
     """Permutation: rows written out by expert (read, write), sorted again on arrival where experts are spread (read,
     write), and back; the sum reads each copy and writes a token. Fused permutation sorts while it sends and receives.
     """
-    wide, (hidden, width) = shape.stream_bytes, widths
+    wide, (top, width, local) = shape.stream_bytes, routes
     rows = shape.routed_rows * top
-    scores = sum_scores(shape.routed_rows)
+    scores = sum_scores(shape.routed_rows, local * shape.expert_count, bool(suffix))
     sorts = 2.0 if shape.expert_count > 1 and not software.fused_permute else 1.0
     moved = sorts * 2 * (2 * rows * width * wide) + shape.routed_rows * hidden * wide
     ops: list[Op] = [
@@ -119,9 +123,16 @@ def _routing(
 
 
 _ROUTING_LAUNCHES = 6.0  # src: megatron-core-router (softmax, top-k, scatter, two counts, auxiliary loss)
-_SCORE_BYTES = 64.0  # src: megatron-core-router (few fp32 values a token for each of these kernels)
+# Passes over the scores of all experts in fp32: forward softmax (2), top-k (1), the map and the weights written by
+# expert (2), counts (1), auxiliary loss (3); backward of weights, softmax and loss.
+_SCORE_PASSES = (9.0, 6.0)  # src: megatron-core-router
+_SCORE_BYTES = 4.0  # src: ieee-754
 
 
-def sum_scores(rows: float) -> float:
-    """Bytes that routing kernels move for `rows` tokens: a few fp32 values each."""
-    return rows * _SCORE_BYTES
+def sum_scores(rows: float, experts_count: float, backward: bool) -> float:
+    """Bytes that routing kernels move for `rows` tokens over `experts_count` experts.
+
+    >>> sum_scores(1.0, 128.0, False)
+    4608.0
+    """
+    return rows * experts_count * _SCORE_BYTES * _SCORE_PASSES[backward]

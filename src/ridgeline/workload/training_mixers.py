@@ -91,7 +91,7 @@ def _scan(mixer: Recurrence, shape: LayerShape, *, backward: bool) -> list[Op]:
     two reads and a write for its gradient); the norm reads the scan's output and the gate and writes (reads three,
     makes its result again and writes two).
     """
-    times = 2.0 if backward else 1.0
+    times = _BACKWARD_SCANS if backward else 1.0
     rows = times * shape.rows / shape.tensor_count
     moved = rows * mixer.elementwise_per_token_count * shape.stream_bytes
     ops: list[Op] = [
@@ -121,6 +121,8 @@ def _around_scan_count(mixer: Recurrence, backward: bool) -> float:
     return _CONVOLVED_ACCESSES[backward] * convolved + _NORMED_ACCESSES[backward] * channels
 
 
+# Two products for each of the forward pass, and the chunks' states and products of B and C again.
+_BACKWARD_SCANS = 2.45  # src: mamba-ssm-combined
 _TAIL_INPUTS = 3.0  # src: mamba-ssm-combined (filters of four taps)
 
 

@@ -13,6 +13,8 @@ from ridgeline.specs.software import SoftwareProfile
 from ridgeline.workload.ops import Elementwise, ElementwiseKind, Repeated
 from ridgeline.workload.training_shapes import LayerShape, Projection, branches_count, heads_on_device
 
+_ROUTED = ("expert", "shared-expert")
+_FOUR_BIT_READS = 3.0  # src: transformer-engine-nvfp4
 _MASK_BYTES = 1.0  # one byte an element, as frameworks store a dropout mask
 # Norm without fusion, in 16-bit accesses: to fp32 (1+2), square (2+2), mean (2), scale (2+2), back (2+1), weight (1+1)
 _EAGER_NORM_ACCESSES = 18.0  # src: huggingface-eager-rmsnorm
@@ -94,7 +96,8 @@ def cast_forward(items: Sequence[Projection], shape: LayerShape, software: Softw
     """Inputs of narrow GEMMs, quantised in both orientations (weight gradients contract the other axis).
 
     Where the norm before a projection quantises its own result, the wide result is never written: two narrow ones
-    take its place and nothing is added for 8 bits.
+    take its place and nothing is added for 8 bits. Experts read what was sorted by expert, and what is beside them
+    reads the wide result that routing needs too.
     """
     if not shape.narrow_bytes:
         return []
@@ -102,8 +105,8 @@ def cast_forward(items: Sequence[Projection], shape: LayerShape, software: Softw
     for item in items:
         if shape.gemm_precision(item.role) != shape.precision:
             continue
-        fed_by_norm = item.split == "column" and software.fused_cast
-        each = max(0.0, 2 * shape.narrow_bytes - shape.stream_bytes) if fed_by_norm else _cast_bytes(shape)
+        fed_by_norm = item.split == "column" and software.fused_cast and item.role not in _ROUTED
+        each = max(0.0, 2 * shape.narrow_bytes - shape.stream_bytes) if fed_by_norm else _cast_bytes(shape, item)
         moved += rows_of(item, shape) * item.inputs_count * each
         launches += 0.0 if fed_by_norm else 1.0
     return _kept(_op("casts", "cast", moved, launches))
@@ -114,7 +117,7 @@ def cast_backward(items: Sequence[Projection], shape: LayerShape) -> list[Repeat
     if not shape.narrow_bytes:
         return []
     narrow = [item for item in items if shape.gemm_precision(item.role) == shape.precision]
-    moved = sum(rows_of(item, shape) * item.outputs_count for item in narrow) * _cast_bytes(shape)
+    moved = sum(rows_of(item, shape) * item.outputs_count * _cast_bytes(shape, item) for item in narrow)
     return _kept(_op("casts backward", "cast", moved, len(narrow)))
 
 
@@ -199,8 +202,16 @@ def rows_of(item: Projection, shape: LayerShape) -> float:
     return shape.rows * item.rows_per_token
 
 
-def _cast_bytes(shape: LayerShape) -> float:
-    return shape.stream_bytes + 2 * shape.narrow_bytes
+def _cast_bytes(shape: LayerShape, item: Projection | None = None) -> float:
+    """Bytes an element of making both orientations.
+
+    4-bit formats with a scale a tensor read three times: for the largest value, and once for each orientation, of which
+    one is rotated first. The law of dense 4-bit products was measured with that; experts' products are not.
+    """
+    wide = shape.stream_bytes
+    if item is not None and item.role in _ROUTED and shape.narrow_bytes < 1.0:
+        wide *= _FOUR_BIT_READS
+    return wide + 2 * shape.narrow_bytes
 
 
 def _residual_bytes(software: SoftwareProfile, wide: float, biased: bool) -> float:
