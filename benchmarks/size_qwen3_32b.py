@@ -1,8 +1,8 @@
 """Sizing Qwen3-32B on 32 H200: 4,000 tokens in, 1,000 out, first token within 2 s, 30 ms a token (both at p95).
 
-    python benchmarks/size_qwen3_32b.py [--json] [--devices 32] [--precision fp8] [--kv bf16]
+    python benchmarks/size_qwen3_32b.py [--json] [--devices 32] [--precision fp8] [--kv bf16] [--closed-form]
 
-Engines that do everything and pools of prefill and decode engines. Ends with one JSON line (alone with --json):
+Engines that do everything and pools of prefill and decode engines; the best of each is simulated. Ends with one JSON line (alone with --json):
 `elapsed_s` counts from the start of this file, imports and catalogue included; `search_s` is the sizing alone;
 `peak_bytes` the largest resident size of the process.
 """
@@ -31,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--engine", default="tensorrt-llm")
     parser.add_argument("--precision", action="append", help="format of the weights; may be repeated (fp8)")
     parser.add_argument("--kv", action="append", help="format of the cache; may be repeated (that of the activations)")
+    parser.add_argument("--closed-form", action="store_true", help="do not put both winners to the event simulation")
     return parser.parse_args()
 
 
@@ -42,7 +43,8 @@ def main() -> int:
     from ridgeline.scenario.sizing import size
 
     catalog = load_catalog(plugins=False)
-    sizing = {"precisions": chosen.precision or ["fp8"]} | ({"kv": chosen.kv} if chosen.kv else {})
+    sizing = {"precisions": chosen.precision or ["fp8"], "simulate": not chosen.closed_form}
+    sizing |= {"kv": chosen.kv} if chosen.kv else {}
     load = {"input": 4000, "output": 1000, "ttft_p95": "2 s", "tpot_p95": "30 ms", "engine": chosen.engine}
     scenario = load_scenario(
         {
@@ -94,6 +96,7 @@ def summary(option) -> dict[str, object] | None:
         "tokens_per_s_per_user": round(1.0 / option.latencies.tpot_s.best, 1),
         "ttft_p95_s": round(option.latencies.ttft_p95_s, 4),
         "tpot_p95_s": round(option.latencies.tpot_p95_s, 5),
+        "simulated": None if option.simulated is None else option.simulated.to_dict(),
         "at_once": round(option.requests_per_s.best * option.latencies.e2e_p95_s, 1),
     }
 

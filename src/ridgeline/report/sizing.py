@@ -31,7 +31,7 @@ def sizing_report(answer: SizingAnswer) -> Sequence[RenderableType]:
         what = f"sized for the load by {answer.scenario.file.objective}"
     parts.append(plain(f"sizing: {what}", "bold underline"))
     parts.append(_options(sizing.options))
-    parts += [plain(f"  {line}") for option in sizing.options for line in _pools(option)]
+    parts += [plain(f"  {line}") for rank, option in enumerate(sizing.options, start=1) for line in _more(rank, option)]
     parts += [
         plain(f"  {item.system_id} up to {item.devices_count:,} devices: no way: {item.reason}") for item in sizing.none
     ]
@@ -77,16 +77,26 @@ def _options(options: Sequence[Sized]) -> RenderableType:
     return lines
 
 
-def _pools(option: Sized) -> list[str]:
-    if len(option.pools) < 2:
-        return []
-    made = ", ".join(
-        f"{pool.plan.replica_count} x {pool.role} of {pool.plan.devices_per_replica_count}"
-        f" ({pool.activity.busy_frac:.0%} busy)"
-        for pool in option.pools
-    )
-    moved = f"{show(option.transfer_bytes, 'bytes')} of cache a request in {show(option.transfer_s, 'time')}"
-    return [f"{option.system.id}: {made}; {moved}; {option.binding} bind"]
+def _more(rank: int, option: Sized) -> list[str]:
+    """What the table has no room for: pools and their transfer, and what the simulation says."""
+    lines = []
+    if len(option.pools) > 1:
+        made = ", ".join(
+            f"{pool.plan.replica_count} x {pool.role} of {pool.plan.devices_per_replica_count}"
+            f" ({pool.activity.busy_frac:.0%} busy)"
+            for pool in option.pools
+        )
+        moved = f"{show(option.transfer_bytes, 'bytes')} of cache a request in {show(option.transfer_s, 'time')}"
+        lines.append(f"{rank}: {made}; {moved}; {option.binding} bind")
+    found = option.simulated
+    if found is not None:
+        at = "" if found.load_frac == 1.0 else f" at {found.load_frac:.0%} of this load"
+        verdict = f"; breaks {', '.join(name[:4].rstrip('_').upper() for name in found.broken)}" if found.broken else ""
+        lines.append(
+            f"{rank}: simulated{at} ({found.requests_count:,} requests): TTFT p95 {show(found.ttft_p95_s, 'time')},"
+            f" TPOT p95 {show(found.tpot_p95_s, 'time')}, {found.requests_per_s:.4g} requests/s{verdict}"
+        )
+    return lines
 
 
 def _front(front: Sequence[FrontPoint]) -> RenderableType:

@@ -155,11 +155,13 @@ class SizingFile(Strict):
     packing: PackingFile = PackingFile()
     input: InputFile = InputFile()
     engines that decode ("aggregated"), by engines of their own ("disaggregated"), or whichever is better ("both").
+    `simulate`: whether the best of each is put to the event simulation.
     """
 
     precisions: Annotated[list[WeightPrecision], Field(min_length=1, max_length=8)] | None = None
     kv: Annotated[list[KvPrecision], Field(min_length=1, max_length=8)] | None = None
     pools: Pools = "both"
+    simulate: Truth = True
 
 
 class TrafficFile(Strict):

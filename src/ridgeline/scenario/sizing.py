@@ -50,6 +50,7 @@ def size(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
         precisions=tuple(dict.fromkeys(asked.precisions or ("",))),
         kv_precisions=tuple(dict.fromkeys(asked.kv or ("",))),
         modes=("aggregated", "disaggregated") if asked.pools == "both" else (asked.pools,),
+        simulate=asked.simulate,
     )
     machines = () if plan.unsearched else _largest(scenario)
     sizing = size_serving(serving_request(scenario), machines, terms_of(scenario), axes, progress)

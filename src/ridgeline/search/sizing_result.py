@@ -71,6 +71,34 @@ class Latencies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What a simulation of `share_frac` of the system says: 95th percentiles [s], requests a second (of all of it), and
+    the figures that break their limit ("ttft_s", "tpot_s", "e2e_s"). `load_frac`: of the load of the option."""
+
+    requests_count: int
+    share_frac: float
+    ttft_p95_s: float
+    tpot_p95_s: float
+    e2e_p95_s: float
+    requests_per_s: float
+    broken: tuple[str, ...]
+    load_frac: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "requests_count": self.requests_count,
+            "load_frac": self.load_frac,
+            "share_frac": self.share_frac,
+            "ttft_p95_s": self.ttft_p95_s,
+            "tpot_p95_s": self.tpot_p95_s,
+            "e2e_p95_s": self.e2e_p95_s,
+            "requests_per_s": self.requests_per_s,
+            "broken": list(self.broken),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
     """One way to serve the load within its limits.
 
@@ -96,6 +124,7 @@ class Sized:
     uses: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
+    simulated: Simulated | None = None
 
     @property
     def layout(self) -> str:
@@ -132,6 +161,7 @@ class Sized:
             "meter_w": None if hour.facility is None else hour.facility.meter_w.to_dict(),
             "transfer_s": self.transfer_s,
             "transfer_bytes": self.transfer_bytes,
+            "simulated": None if self.simulated is None else self.simulated.to_dict(),
             "pools": [pool.to_dict() for pool in self.pools],
             "notes": [note.to_dict() for note in (*self.notes, *hour.notes)],
             "uses": list(self.uses),

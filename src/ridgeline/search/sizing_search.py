@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ridgeline.errors import BadPlan, MissingFact
 from ridgeline.search.disaggregated import (
@@ -25,6 +25,7 @@ from ridgeline.search.ranking import counted
 from ridgeline.search.result import add_counts, broken_limits
 from ridgeline.search.serving import ServingRequest
 from ridgeline.search.sizing_aggregated import Crew, crew_for, crew_points, exact_estimate, sized_crew
+from ridgeline.search.sizing_confirm import Grow, confirmed
 from ridgeline.search.sizing_front import BreakEven, FrontPoint, break_even, pareto_front
 from ridgeline.search.sizing_pools import exact_pairing, pair_points, sized_pairing
 from ridgeline.search.sizing_result import NoWay, Sized, Sizing
@@ -120,14 +121,14 @@ def _search(request: ServingRequest, machine: Machine, terms: Terms, axes: Axes)
     found = _Found()
     fitting = list(workers(request, machine, axes, found.rejected))
     if "aggregated" in axes.modes:
-        _aggregated(request, machine, terms, fitting, found)
+        _aggregated(request, machine, terms, fitting, found, axes.simulate)
     if "disaggregated" in axes.modes and request.model.main.role == "decoder" and further_tokens(request.load) > 0:
-        _disaggregated(request, machine, terms, fitting, found)
+        _disaggregated(request, machine, terms, fitting, found, axes.simulate)
     return found
 
 
 def _aggregated(
-    request: ServingRequest, machine: Machine, terms: Terms, fitting: Sequence[Worker], found: _Found
+    request: ServingRequest, machine: Machine, terms: Terms, fitting: Sequence[Worker], found: _Found, simulate: bool
 ) -> None:
     crews: list[Crew] = []
     curves: list[tuple[Worker, Curve]] = []
@@ -160,6 +161,8 @@ def _aggregated(
     kept = [item for item in answers if _within(item[0], terms, found)]
     if kept:
         best, crew = min(kept, key=lambda item: _order(item[0], request.load, terms.objective))
+        if simulate:
+            best = confirmed(best, request, machine, _more_engines(crew, best, request.load, machine, terms))
         found.sized.append(best)
         if request.load.output_tokens > 0:
             found.break_even = break_even(
@@ -168,7 +171,7 @@ def _aggregated(
 
 
 def _disaggregated(
-    request: ServingRequest, machine: Machine, terms: Terms, fitting: Sequence[Worker], found: _Found
+    request: ServingRequest, machine: Machine, terms: Terms, fitting: Sequence[Worker], found: _Found, simulate: bool
 ) -> None:
     load = request.load
     prefills: list[Prefill] = []
@@ -206,10 +209,39 @@ def _disaggregated(
         found.finalists_count += 1
         exact = exact_pairing(pairing, machine)
         if exact is not None:
-            answers.append(sized_pairing(exact, machine, terms))
-    kept = [item for item in answers if _within(item, terms, found)]
+            answers.append((sized_pairing(exact, machine, terms), exact))
+    kept = [item for item in answers if _within(item[0], terms, found)]
     if kept:
-        found.sized.append(min(kept, key=lambda item: _order(item, load, terms.objective)))
+        best, exact = min(kept, key=lambda item: _order(item[0], load, terms.objective))
+        if simulate:
+            best = confirmed(best, request, machine, _wider_pools(exact.pairing, machine, terms))
+        found.sized.append(best)
+
+
+def _more_engines(crew: Crew, option: Sized, load: Load, machine: Machine, terms: Terms) -> Grow:
+    """The option with one engine more than the last, as often as it is asked for."""
+    count = option.pools[0].plan.replica_count
+
+    def grow(broken: str) -> Sized | None:
+        nonlocal count
+        count += 1
+        estimate = exact_estimate(replace(crew, replicas_count=count), load, machine.devices_count)
+        return None if estimate is None else sized_crew(crew, estimate, machine, terms)
+
+    return grow
+
+
+def _wider_pools(pairing: Pairing, machine: Machine, terms: Terms) -> Grow:
+    """The option with one engine more in the pool that a broken figure is about."""
+
+    def grow(broken: str) -> Sized | None:
+        nonlocal pairing
+        name = "prefill_count" if broken == "ttft_s" else "decode_count"
+        pairing = replace(pairing, **{name: getattr(pairing, name) + 1})
+        exact = exact_pairing(pairing, machine)
+        return None if exact is None else sized_pairing(exact, machine, terms)
+
+    return grow
 
 
 def _offered(load: Load) -> dict[str, float | None]:

@@ -35,12 +35,14 @@ class Axes:
     """What sizing tries besides layouts and batches.
 
     Formats of the weights and of the cache ("": those of the request, else of the checkpoint), and whether prompts are
-    read by the engines that decode ("aggregated"), by engines of their own ("disaggregated"), or either.
+    read by the engines that decode ("aggregated"), by engines of their own ("disaggregated"), or either. `simulate`:
+    whether the best of each mode is put to the event simulation.
     """
 
     precisions: tuple[str, ...] = ("",)
     kv_precisions: tuple[str, ...] = ("",)
     modes: tuple[str, ...] = ("aggregated", "disaggregated")
+    simulate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,8 @@ def catalog():
 
 def deployed(scenario: dict, mode: str = "", **serve: object) -> Deployment:
     work = scenario["workload"]
-    asked = {**scenario, "workload": {**work, "serve": {**work["serve"], **serve}}}
+    load = {**work["serve"], "sizing": {"simulate": False}, **serve}
+    asked = {**scenario, "workload": {**work, "serve": load}}
     answer = size(load_scenario(asked, catalog=catalog()))
     return deployment_of(answer, answer.sizing.best(mode) if mode else None)
 
