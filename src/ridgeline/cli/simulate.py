@@ -1,4 +1,4 @@
-"""Run the requests of a serving scenario one by one: percentiles, goodput, queue, batches and power over time."""
+"""Run a serving scenario request by request, or a pipeline frame by frame: percentiles, goodput, queues, power."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ def command(
     out: OutOption = None,
 ) -> None:
     """The layout of each candidate is the one that `plan` chooses; `simulate` and `workload.serve.traffic` say how
-    long the run is and what arrives."""
+    long the run is and what arrives. A scenario with `workload.pipeline` runs with threads and with queues."""
     from ridgeline.cli.output import Renderables, leave_if_interrupted, progress, sink
 
     with sink(out, as_json) as target:
         from ridgeline.catalog import load_catalog
-        from ridgeline.scenario import load_scenario, require_kind
+        from ridgeline.scenario import load_scenario, read_scenario, require_kind
         from ridgeline.scenario.simulating import simulate
 
+        file, where, _, set_paths = read_scenario(scenario, sets or ())
+        if file.workload.pipeline is not None:
+            from ridgeline.report.pipeline import pipeline_report
+            from ridgeline.scenario.simulated_pipeline import simulate_pipeline
+
+            found = simulate_pipeline(file, where, set_paths, load_catalog(catalog or ()))
+            target.emit(found.to_dict, lambda: pipeline_report(found))
+            return
         loaded = load_scenario(scenario, sets or (), catalog=load_catalog(catalog or ()))
         require_kind(loaded, "serve")
         answer = simulate(loaded, progress=progress)

@@ -111,6 +111,15 @@ def _levels_text(row: SimulatedRow) -> str:
         said.append(f"mean batch {batching['mean_batch']:.3g}, devices busy {batching['device_busy_frac']:.0%}")
         lost = [f"{batching[name]:,} {name}" for name in ("refused", "expired") if batching[name]]
         said += lost
+    engine = row.part.extra.get("engine")
+    if engine:
+        said.append(
+            f"key-value pools {engine['cache_mean_frac']:.0%} full (highest {engine['cache_highest_frac']:.0%})"
+        )
+        if engine["prefix_hit_frac"]:
+            said.append(f"{engine['prefix_hit_frac']:.0%} of the input found in the prefix cache")
+        if engine["refused"]:
+            said.append(f"{engine['refused']:,} refused")
     if measured.preempted_count:
         said.append(f"{measured.preempted_count:,} preemptions")
     return f"levels: {'; '.join(said)}"

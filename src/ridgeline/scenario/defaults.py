@@ -13,12 +13,18 @@ _OTHER_TRAINING = "megatron-core-0.16"
 
 def engine_name(chip: Chip, model: Transformer, output_tokens: int) -> str:
     """Id of the engine that serves `model` on `chip` where none is named."""
-    generates = model.main.role == "decoder" and output_tokens > 0
+    if not (model.main.role == "decoder" and output_tokens > 0):
+        return encoder_engine_name(chip)
+    return "neuron" if chip.architecture == "neuron" else _GENERATING.get(chip.kind, "vllm")
+
+
+def encoder_engine_name(chip: Chip) -> str:
+    """Id of the engine that runs models that generate nothing on `chip` where none is named."""
     if chip.architecture == "neuron":
         return "neuron"
-    if chip.kind == "gpu" and not generates and chip.vendor.lower() != "nvidia":
+    if chip.kind == "gpu" and chip.vendor.lower() != "nvidia":
         return "onnxruntime"
-    return (_GENERATING if generates else _ENCODING).get(chip.kind, "vllm" if generates else "onnxruntime")
+    return _ENCODING.get(chip.kind, "onnxruntime")
 
 
 def software_name(chip: Chip) -> str:

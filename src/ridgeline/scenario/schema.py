@@ -63,6 +63,13 @@ StorageRate = Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "
 SampleBytes = Annotated[float, BeforeValidator(quantity("bytes", "1 B", "1 TB"))]
 LinkRates = Annotated[list[Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "100 TB/s"))]], Field()]
 SpareCount = Annotated[int, BeforeValidator(quantity("count", "0", "1e5", whole=True))]
+SimulatedBatching = Annotated[str, BeforeValidator(one_of("engine", "chunked", "prompts-first", "static"))]
+Preemption = Annotated[str, BeforeValidator(one_of("recompute", "swap"))]
+Routing = Annotated[str, BeforeValidator(one_of("round-robin", "least-loaded", "prefix-aware"))]
+StageKind = Annotated[str, BeforeValidator(one_of("decode", "resize", "convert", "model", "work"))]
+StageUnit = Annotated[str, BeforeValidator(one_of("cpu", "accelerator", "video"))]
+Transport = Annotated[str, BeforeValidator(one_of("shared", "copy", "protobuf", "base64", "json"))]
+Volume = Annotated[float, BeforeValidator(quantity("bytes", "0 B", "1 TB"))]
 Spread = Annotated[float, BeforeValidator(quantity("fraction", "0", "100"))]
 Pause = Annotated[float, BeforeValidator(quantity("time", "0 s", "1 d"))]
 Places = Annotated[int, BeforeValidator(quantity("count", "0", "1e8", whole=True))]
@@ -71,7 +78,7 @@ Basis = Annotated[str, BeforeValidator(one_of("rent", "own"))]
 PriceKind = Annotated[str, BeforeValidator(one_of(*PRICE_KINDS))]
 
 
-OF_THE_TRACE = "trace"
+OF_THE_TRACE, OF_THE_STAGES = "trace", "-"
 _one_input = quantity("count", "1", "1e8", whole=True)
 
 
@@ -89,15 +96,6 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
-class TrainFile(Strict):
-    """`workload.train`: the job, and optionally parts of the layout that are already decided.
-
-    `tokens` in all; `sequence` in tokens; `global_batch` in sequences a step. What is left out of the layout is
-    searched. `software` names a training stack of the catalogue. `trainable`: the share of the parameters that is
-    trained (adapters); `frozen`: the format in which the others are stored. `adapter_rank`: rank of the pair of small
-    matrices beside every matrix of the layers, which are what is trained. `first_layers`, `last_layers`: layers of the
-    stages at the ends of the pipeline.
-    """
 class PackingFile(Strict):
     """`workload.train.packing`: documents packed in sequences see themselves alone.
 
@@ -121,6 +119,15 @@ class InputFile(Strict):
     storage: StorageRate | None = None
 
 
+class TrainFile(Strict):
+    """`workload.train`: the job, and optionally parts of the layout that are already decided.
+
+    `tokens` in all; `sequence` in tokens; `global_batch` in sequences a step. What is left out of the layout is
+    searched. `software` names a training stack of the catalogue. `trainable`: the share of the parameters that is
+    trained (adapters); `frozen`: the format in which the others are stored. `adapter_rank`: rank of the pair of small
+    matrices beside every matrix of the layers, which are what is trained. `first_layers`, `last_layers`: layers of the
+    stages at the ends of the pipeline.
+    """
 
     tokens: Tokens
     sequence: SequenceTokens
@@ -138,22 +145,22 @@ class InputFile(Strict):
     schedule: Schedule | None = None
     sequence_parallel: Truth | None = None
     offload_optimizer: Truth | None = None
-    trainable: Share | None = None
-    frozen: WeightPrecision | None = None
-    software: Word | None = None
-
-
-class SizingFile(Strict):
-    """`workload.serve.sizing`: what `ridgeline serve` tries beside layouts and batches when it sizes the system.
     offload_weights: Truth | None = None
     offload_activations: Truth | None = None
-
-    Formats of weights and cache (left out: the one of `precision` and `kv`), and whether prompts are read by the
+    trainable: Share | None = None
+    frozen: WeightPrecision | None = None
     adapter_rank: Degree | None = None
     first_layers: Degree | None = None
     last_layers: Degree | None = None
     packing: PackingFile = PackingFile()
     input: InputFile = InputFile()
+    software: Word | None = None
+
+
+class SizingFile(Strict):
+    """`workload.serve.sizing`: what `ridgeline serve` tries beside layouts and batches when it sizes the system.
+
+    Formats of weights and cache (left out: the one of `precision` and `kv`), and whether prompts are read by the
     engines that decode ("aggregated"), by engines of their own ("disaggregated"), or whichever is better ("both").
     `simulate`: whether the best of each is put to the event simulation.
     """
@@ -192,6 +199,30 @@ class BatchingFile(Strict):
     instances: Degree = 1
     queue: Places | None = None
     timeout: Latency | None = None
+
+
+class SchedulerFile(Strict):
+    """`workload.serve.scheduler`: how engines and their router behave in a simulation.
+
+    `batching`: what the engine does ("engine"), or another kind. `preemption`: caches of sequences that yield are
+    computed again or swapped to the host. `prefix_cache`: shared beginnings of a trace are kept. `routing`: to which
+    replica a request goes. `draft_tokens` are proposed ahead in each step and each is `accepted` with that chance;
+    `draft_layers`: layers that propose one, as a share of the model's (0: free). `prefill_replicas` of the replicas
+    read prompts only and hand their caches to the others. `scale_target` requests a replica are aimed at by an
+    autoscaler that keeps `scale_least` replicas and waits `scale_startup` for a new one.
+    """
+
+    batching: SimulatedBatching | None = None
+    preemption: Preemption | None = None
+    prefix_cache: Truth | None = None
+    routing: Routing | None = None
+    draft_tokens: Degree | None = None
+    accepted: Share | None = None
+    draft_layers: Share | None = None
+    prefill_replicas: Degree | None = None
+    scale_target: Degree | None = None
+    scale_startup: Pause | None = None
+    scale_least: Degree | None = None
 
 
 class SimulateFile(Strict):
@@ -236,6 +267,7 @@ class ServeFile(Strict):
     sizing: SizingFile = SizingFile()
     traffic: TrafficFile = TrafficFile()
     batching: BatchingFile = BatchingFile()
+    scheduler: SchedulerFile = SchedulerFile()
 
     @model_validator(mode="before")
     @classmethod
@@ -247,12 +279,70 @@ class ServeFile(Strict):
         return data
 
 
+class StageFile(Strict):
+    """`workload.pipeline.stages`: one stage, on the host's cores, the accelerator or its video engine.
+
+    `after`: stages that it waits for (left out: the one ahead). `transport`: how its input comes. `time` and `moves`
+    (bytes through memory) of a stage of `kind` work; a `model` on the accelerator; `width` and `height` of what a
+    resize makes; `output`: bytes that it hands on; `items`: pieces of a frame that it works on one by one (crops);
+    `batch`: frames at once when they wait; `workers`: threads of an asynchronous pipeline.
+    """
+
+    name: Word
+    kind: StageKind
+    on: StageUnit | None = None
+    after: Files | None = None
+    transport: Transport | None = None
+    time: Latency | None = None
+    moves: Volume | None = None
+    output: Volume | None = None
+    model: Word | None = None
+    precision: ServingPrecision | None = None
+    engine: Word | None = None
+    width: Degree | None = None
+    height: Degree | None = None
+    items: Degree = 1
+    batch: Degree = 1
+    workers: Degree | None = None
+
+
+class PipelineFile(Strict):
+    """`workload.pipeline`: stages that every frame of `streams` sources goes through on one machine.
+
+    `rate`: frames a second of each stream (left out: as fast as it goes); `buffers`: frames of a stream under way;
+    `queue`: places in front of a stage. `cores` of the host; `video_engines` of the accelerator; `shared_memory`: host
+    and accelerator read the same memory; `dma`: copies do not hold a core. `width` and `height` of a frame.
+    """
+
+    system: Word
+    stages: Annotated[list[StageFile], Field(min_length=1, max_length=64)]
+    streams: Degree = 1
+    rate: Rate | None = None
+    buffers: Degree = 4
+    queue: Degree = 4
+    cores: Degree | None = None
+    video_engines: Degree = 1
+    shared_memory: Truth | None = None
+    dma: Truth = True
+    width: Degree = 1920
+    height: Degree = 1080
+
+
 class WorkloadFile(Strict):
-    """`workload`: a model (catalogue id, or a path to a config.json) and what to do with it."""
+    """`workload`: a model (catalogue id, or a path to a config.json) and what to do with it; or a `pipeline`."""
 
     model: Word
     train: TrainFile | None = None
     serve: ServeFile | None = None
+    pipeline: PipelineFile | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _models_of_the_stages(cls, data: Any) -> Any:
+        """A pipeline has models in its stages."""
+        if isinstance(data, Mapping) and "pipeline" in data and "model" not in data:
+            return {**data, "model": OF_THE_STAGES}
+        return data
 
 
 class CandidateFile(Strict):
@@ -264,6 +354,7 @@ class CandidateFile(Strict):
 
     system: Word
     devices: DeviceSizes
+    links: Annotated[LinkRates, Field(max_length=1024)] = []
     rent: DeviceRent | None = None
     purchase: Money | None = None
 
@@ -326,6 +417,16 @@ class ScenarioFile(Strict):
     simulate: SimulateFile = SimulateFile()
     name: Word | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _machine_of_the_pipeline(cls, data: Any) -> Any:
+        """A pipeline names its machine itself."""
+        workload = data.get("workload") if isinstance(data, Mapping) else None
+        pipeline = workload.get("pipeline") if isinstance(workload, Mapping) else None
+        if isinstance(pipeline, Mapping) and "system" in pipeline and "candidates" not in data:
+            return {**data, "candidates": [{"system": pipeline["system"], "devices": 1}]}
+        return data
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -356,7 +457,6 @@ def shape_at(shape: Shape, path: tuple[str | int, ...]) -> Shape | None:
 
 
 def _shape_of(annotation: Any) -> Shape:
-    links: Annotated[LinkRates, Field(max_length=1024)] = []
     if isinstance(annotation, type) and issubclass(annotation, Strict):
         return annotation
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

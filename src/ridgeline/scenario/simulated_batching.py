@@ -11,17 +11,16 @@ from ridgeline.core import Note, merge
 from ridgeline.scenario.answer import AnswerRow
 from ridgeline.scenario.load import Scenario
 from ridgeline.scenario.planning import terms_of
-from ridgeline.scenario.simulated_parts import SimulatedPart, Work, power_of, ranges, repeated
+from ridgeline.scenario.simulated_parts import Z_80, SimulatedPart, Work, limits_of, power_of, ranges, repeated
 from ridgeline.scenario.simulated_traffic import Drawn
 from ridgeline.serving import ServingJob, estimate_encoder
 from ridgeline.simulation.batching import BatchingRun, BatchTimes, DynamicBatching, simulate_batching
-from ridgeline.simulation.results import Limits, Measured, Served, measure, steadiness, timeline
+from ridgeline.simulation.results import Measured, Served, measure, steadiness, timeline
 from ridgeline.simulation.traffic import ClosedLoop
 from ridgeline.specs.requests import Floats
 
 DEFAULT_MAX_BATCH = 64
 _EVERY_SIZE = 64  # up to here every size is computed, beyond it a grid
-_Z_80 = 1.2815515655446004
 
 
 def batching_run(scenario: Scenario, row: AnswerRow, job: ServingJob, drawn: Drawn) -> SimulatedPart:
@@ -40,11 +39,11 @@ def batching_run(scenario: Scenario, row: AnswerRow, job: ServingJob, drawn: Dra
         return simulate_batching(traffic, times.scaled(factor), options, np.random.default_rng(seed))
 
     def measured(runs: list[BatchingRun]) -> Measured:
-        return measure([_served(item) for item in runs], _limits(scenario), control.warm_up)
+        return measure([_served(item) for item in runs], limits_of(scenario), control.warm_up)
 
     runs = repeated(run, control.seed, control.replications, drawn.random)
     best = measured(runs)
-    quick, slow = (measured([run(control.seed, math.exp(sign * _Z_80 * sigma))]) for sign in (-1.0, 1.0))
+    quick, slow = (measured([run(control.seed, math.exp(sign * Z_80 * sigma))]) for sign in (-1.0, 1.0))
     slices = timeline(_served(runs[0]), control.slices)
     work = _work(runs[0], times, options, slices.start_s, slices.slice_s)
     rate = best.requests_per_s.best
@@ -105,13 +104,6 @@ def batch_times(job: ServingJob, most: int) -> tuple[BatchTimes, float]:
     host, device, flop, moved = (np.interp(every, sizes, table[:, index]) for index in range(4))
     times = BatchTimes(host_s=host, device_s=device, flop=flop, moved_bytes=moved)
     return times, float(table[:, -1].mean())
-
-
-def _limits(scenario: Scenario) -> Limits:
-    serve = scenario.file.workload.serve
-    if serve is None:
-        return Limits()
-    return Limits(ttft_s=serve.ttft_p95, tpot_s=serve.tpot_p95, e2e_s=serve.latency_p95)
 
 
 def _served(run: BatchingRun) -> Served:

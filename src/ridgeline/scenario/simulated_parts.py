@@ -11,10 +11,11 @@ import numpy as np
 from ridgeline.core import FrozenMap, Interval, Note, quadrature
 from ridgeline.errors import MissingFact
 from ridgeline.power import PowerLaw, estimate_power
+from ridgeline.scenario.load import Scenario
 from ridgeline.search.serving import activity_of
 from ridgeline.serving import ServingJob
 from ridgeline.simulation.percentiles import Distribution
-from ridgeline.simulation.results import Measured, Timeline
+from ridgeline.simulation.results import Limits, Measured, Timeline
 from ridgeline.specs.requests import Floats
 
 
@@ -71,6 +72,17 @@ class SimulatedPart:
             **self.extra,
             "timeline": self.timeline.to_dict(),
         }
+
+
+Z_80 = 1.2815515655446004  # 80 % of a normal distribution lies within this many deviations
+
+
+def limits_of(scenario: Scenario) -> Limits:
+    """The latency limits of the scenario, held against every single request."""
+    serve = scenario.file.workload.serve
+    if serve is None:
+        return Limits()
+    return Limits(ttft_s=serve.ttft_p95, tpot_s=serve.tpot_p95, e2e_s=serve.latency_p95)
 
 
 HEADLINES = (("ttft", "p50"), ("ttft", "p95"), ("tpot", "p50"), ("tpot", "p95"), ("e2e", "p50"), ("e2e", "p95"))

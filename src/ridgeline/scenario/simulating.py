@@ -13,6 +13,7 @@ from ridgeline.scenario.load import Scenario
 from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.scenario.planning import _machines, plan, serving_request
 from ridgeline.scenario.simulated_batching import batching_run
+from ridgeline.scenario.simulated_engine import engine_run
 from ridgeline.scenario.simulated_parts import SimulatedPart
 from ridgeline.scenario.simulated_traffic import Drawn, traffic_of
 from ridgeline.search import Machine, ServingRow
@@ -108,7 +109,7 @@ def simulate(scenario: Scenario, *, progress: Progress | None = None) -> Simulat
 
 def _part(scenario: Scenario, row: AnswerRow, drawn: Drawn) -> SimulatedPart:
     job = serving_job(scenario, row)
-    return batching_run(scenario, row, job, drawn)
+    return (engine_run if job.generates else batching_run)(scenario, row, job, drawn)
 
 
 def serving_job(scenario: Scenario, row: AnswerRow) -> ServingJob:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ridgeline.core import FrozenMap, Note
-from ridgeline.simulation.percentiles import Distribution, Sampled, confident, distribution, warm_up_count
+from ridgeline.simulation.percentiles import PERCENTS, Distribution, Sampled, confident, distribution, warm_up_count
 from ridgeline.specs.requests import Counts, Floats
 
 _OVERLOAD_FRAC = 0.97  # src: rl-definition
@@ -165,6 +165,44 @@ def measure(runs: Sequence[Served], limits: Limits, warm_up_frac: float | None =
         running_mean=_level(kept, windows, "started_s", "finished_s"),
         present_mean=_level(kept, windows, "arrived_s", "finished_s") or 0.0,
     )
+
+
+def with_gaps(measured: Measured, runs: Sequence[tuple[Floats, Floats]]) -> Measured:
+    """`measured` with the distribution of single gaps between tokens, of which runs keep edges and counts."""
+    kept = [(edges, counts) for edges, counts in runs if counts.sum() > 0]
+    if not kept:
+        return measured
+    shares = [percent / 100.0 for percent in PERCENTS]  # src: percent
+    each = np.array([[gap_level(edges, counts, share) for share in shares] for edges, counts in kept])
+    means = [float((_middles(edges) @ counts) / counts.sum()) for edges, counts in kept]
+    levels = [confident(float(each[:, index].mean()), each[:, index].tolist()) for index in range(len(shares))]
+    highest = max(float(edges[np.flatnonzero(counts)[-1] + 1]) for edges, counts in kept)
+    p50, p90, p95, p99 = levels
+    spread = Distribution(
+        mean=confident(float(np.mean(means)), means),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        highest=highest,
+        count=int(sum(counts.sum() for _, counts in kept)),
+    )
+    return replace(measured, itl=spread)
+
+
+def gap_level(edges: Floats, counts: Floats, share: float) -> float:
+    """The value below which `share` of the counts lie, counts spread evenly between their edges.
+
+    >>> gap_level(np.array([0.0, 1.0, 2.0]), np.array([3.0, 1.0]), 0.75)
+    1.0
+    """
+    reached = np.concatenate(([0.0], np.cumsum(counts))) / counts.sum()
+    return float(np.interp(share, reached, edges))
+
+
+def _middles(edges: Floats) -> Floats:
+    middles: Floats = (edges[1:] + edges[:-1]) / 2
+    return middles
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,3 +149,53 @@ def test_the_text_names_latencies_batches_and_power(tmp_path: Path, capsys: pyte
     for words in ("whole request", "goodput:", "mean batch", "J a request", "over time", "within limits"):
         assert words in out
     assert max(map(len, out.splitlines())) <= 120
+
+
+LLM = """\
+workload:
+  model: llama-3.1-8b
+  serve: {input: 512, output: 64, rate: 3 1/s, ttft_p95: 300 ms, tpot_p95: 30 ms, engine: vllm}
+candidates:
+  - {system: hgx-a100-8, devices: 1}
+simulate: {requests: 1500}
+"""
+
+
+def test_an_engine_agrees_with_its_closed_form_at_a_moderate_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = simulated(tmp_path, capsys, text=LLM)["rows"][0]
+    found, closed = row["simulated"], row["closed_form"]
+    assert row["mode"] == "continuous batching"
+    assert found["ttft_s"]["mean"]["best"] == pytest.approx(closed["ttft_s"]["best"], rel=0.15)
+    assert found["tpot_s"]["mean"]["best"] == pytest.approx(closed["tpot_s"]["best"], rel=0.10)
+    assert found["present_mean"] == pytest.approx(found["offered_per_s"] * found["e2e_s"]["mean"]["best"], rel=0.05)
+    # e2e = ttft + (out - 1) tpot, exactly, request by request
+    whole = found["ttft_s"]["mean"]["best"] + 63 * found["tpot_s"]["mean"]["best"]
+    assert found["e2e_s"]["mean"]["best"] == pytest.approx(whole, rel=1e-6)
+    assert found["itl_s"]["mean"]["best"] == pytest.approx(found["tpot_s"]["mean"]["best"], rel=0.05)
+    assert found["itl_s"]["p99"]["best"] > found["tpot_s"]["p99"]["best"]  # single gaps hold whole prompts
+    assert 0.9 < found["within_frac"]["all"] <= 1.0
+
+
+def test_users_of_an_engine_obey_littles_law(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = LLM.replace("rate: 3 1/s, ttft_p95: 300 ms, tpot_p95: 30 ms", "concurrency: 16, traffic: {think: 500 ms}")
+    found = simulated(tmp_path, capsys, text=text)["rows"][0]["simulated"]
+    stay = found["e2e_s"]["mean"]["best"] + 0.5
+    assert found["requests_per_s"]["best"] * stay == pytest.approx(16, rel=0.05)
+
+
+def test_shared_beginnings_of_a_trace_are_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        {"timestamp": 200 * i, "input_length": 1030, "output_length": 8, "hash_ids": [1, 2, 100 + i]} for i in range(50)
+    ]
+    (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    text = LLM.replace(
+        "input: 512, output: 64, rate: 3 1/s, ttft_p95: 300 ms, tpot_p95: 30 ms", "traffic: {trace: m.jsonl}"
+    ).replace("requests", "seed")
+    kept = simulated(tmp_path, capsys, text=text)["rows"][0]
+    cold = simulated(tmp_path, capsys, "workload.serve.scheduler.prefix_cache=false", text=text)["rows"][0]
+    # all but the first find 2 x 512 of their 1030 tokens
+    assert kept["engine"]["prefix_hit_frac"] == pytest.approx(49 * 1024 / (50 * 1030), rel=0.03)
+    assert cold["engine"]["prefix_hit_frac"] == 0
+    assert kept["simulated"]["ttft_s"]["p50"]["best"] < 0.7 * cold["simulated"]["ttft_s"]["p50"]["best"]

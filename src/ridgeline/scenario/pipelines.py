@@ -1,0 +1,339 @@
+"""`workload.pipeline`: stages and the glue between them as steps on units, with the facts that their times rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ridgeline.catalog import Catalog
+from ridgeline.core import FrozenMap, Note
+from ridgeline.errors import ScenarioError
+from ridgeline.scenario.pipeline_models import ModelTimes
+from ridgeline.scenario.schema import PipelineFile, StageFile
+from ridgeline.simulation.pipeline import Pipeline, PipeStage, PipeStep
+from ridgeline.specs import System
+
+# Bytes of a pixel by definition of the format: 4:2:0 planes, three bytes, three floats.
+PIXEL_BYTES = {"nv12": 1.5, "rgb": 3.0, "fp32": 12.0}
+_CPU, _LINK, _ACCELERATOR, _VIDEO, _HOST, _DEVICE = (
+    "cpu",
+    "link",
+    "accelerator",
+    "video",
+    "host memory",
+    "device memory",
+)
+_ANSWER_BYTES = 4096.0  # what a model hands on where nothing is said
+_PAIR = 2  # workers of a stage, so that one brings the next input while the other works
+_REFERENCES = 3.0  # a decoded frame is written, and two frames that it refers to are read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What a stage hands on: pixels in a format, or so many bytes; and in whose memory it lies."""
+
+    place: str
+    bytes: float
+    form: str = ""
+    width: int = 0
+    height: int = 0
+
+    @property
+    def pixels(self) -> float:
+        """Pixels of a frame (0: it is none)."""
+        return float(self.width * self.height)
+
+    def as_form(self, form: str) -> Data:
+        """The same frame in another format."""
+        return Data(
+            place=self.place, bytes=self.pixels * PIXEL_BYTES[form], form=form, width=self.width, height=self.height
+        )
+
+    def at(self, place: str) -> Data:
+        """The same in another memory."""
+        return Data(place=place, bytes=self.bytes, form=self.form, width=self.width, height=self.height)
+
+
+@dataclass(slots=True)
+class PipelineBuilder:
+    """Turns the file into a pipeline. `changed`: other values of facts, for ranges."""
+
+    file: PipelineFile
+    system: System
+    catalog: Catalog
+    spot: Callable[..., str]
+    models: ModelTimes
+    changed: Mapping[str, float] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    def build(self) -> Pipeline:
+        """The pipeline of the file; raises `ScenarioError` and `MissingFact` with what does not fit."""
+        made: list[PipeStage] = []
+        data: dict[str, Data] = {}
+        for index, stage in enumerate(self.file.stages):
+            after = tuple(stage.after) if stage.after is not None else ((made[-1].name,) if made else ())
+            steps, out = self._stage(index, stage, [data[name] for name in after])
+            made.append(
+                PipeStage(
+                    name=stage.name,
+                    steps=tuple(steps),
+                    after=after,
+                    workers_count=stage.workers or min(self._servers(_CPU), max(_PAIR, self.file.streams)),
+                    batch_count=stage.batch,
+                )
+            )
+            data[stage.name] = out
+        memories = {_HOST: self._host_bandwidth()}
+        if not self.shared:
+            memories[_DEVICE] = self.system.chip.need("memory_bandwidth_bytes_per_s", "copies on the device")
+        return Pipeline(
+            stages=tuple(made),
+            units=FrozenMap({unit: self._servers(unit) for unit in (_CPU, _LINK, _ACCELERATOR, _VIDEO)}),
+            memories=FrozenMap(memories),
+            streams_count=self.file.streams,
+            rate_per_s=self.file.rate,
+            buffers_count=self.file.buffers,
+            queue_count=self.file.queue,
+        )
+
+    @property
+    def shared(self) -> bool:
+        """Whether host and accelerator read the same memory: as the file says, else where the chip has no host link."""
+        if self.file.shared_memory is not None:
+            return self.file.shared_memory
+        return not self.system.chip.host_link
+
+    def fact(self, name: str) -> float:
+        """The value of a fact on pipelines (SI)."""
+        fact_id = f"pipelines.{name}"
+        if fact_id in self.changed:
+            return self.changed[fact_id]
+        value = self.catalog.fact(fact_id).value
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ScenarioError(f"{fact_id}: not a number")
+        return float(value)
+
+    def _servers(self, unit: str) -> int:
+        if unit == _CPU:
+            return self.file.cores or int(self.fact("host_cores"))
+        return self.file.video_engines if unit == _VIDEO else 1
+
+    def _host_bandwidth(self) -> float:
+        if self.shared:
+            return self.system.chip.need("memory_bandwidth_bytes_per_s", "memory that host and accelerator share")
+        return self.system.host.memory_bandwidth_bytes_per_s or self.fact("host_memory_bandwidth")
+
+    def _unit(self, stage: StageFile) -> str:
+        if stage.on is not None:
+            return stage.on
+        return {"decode": _VIDEO, "model": _ACCELERATOR}.get(stage.kind, _CPU)
+
+    def _place(self, unit: str) -> str:
+        return _HOST if unit == _CPU or self.shared else _DEVICE
+
+    def _stage(self, index: int, stage: StageFile, inputs: list[Data]) -> tuple[list[PipeStep], Data]:
+        unit = self._unit(stage)
+        place = self._place(unit)
+        steps: list[PipeStep] = []
+        came = [self._brought(stage, item, place, steps) for item in inputs]
+        frame = Data(
+            place=place,
+            form="nv12",
+            width=self.file.width,
+            height=self.file.height,
+            bytes=self.file.width * self.file.height * PIXEL_BYTES["nv12"],
+        )
+        data = max(came, key=lambda item: item.bytes) if came else frame
+        work, out = {
+            "decode": self._decode,
+            "resize": self._resize,
+            "convert": self._convert,
+            "model": self._model,
+            "work": self._work,
+        }[stage.kind](index, stage, data.at(place), steps)
+        if stage.output is not None:
+            out = Data(place=place, bytes=stage.output)
+        return [*steps, work], out
+
+    def _brought(self, stage: StageFile, data: Data, place: str, steps: list[PipeStep]) -> Data:
+        """Append the steps that bring `data` to `place` in the way that the stage asks for."""
+        way = stage.transport or ("copy" if data.place != place else "shared")
+        if way == "shared" and data.place == place:
+            return data
+        if way in ("protobuf", "base64", "json"):
+            if data.place == _DEVICE:
+                steps += self._over_the_link(data, "copy to the host")
+            steps += self._messages(way, data)
+            data = data.at(_HOST)
+        elif data.place == place:
+            steps.append(self._copy("copy", data.bytes))
+        if data.place != place:
+            steps += self._over_the_link(data, "copy to the device" if place == _DEVICE else "copy to the host")
+        return data.at(place)
+
+    def _copy(self, name: str, size: float) -> PipeStep:
+        """One core copies: every byte is read and written."""
+        return PipeStep(
+            name=name,
+            kind="copy",
+            unit=_CPU,
+            time_s=size / self.fact("copy_rate"),
+            moved_bytes=2.0 * size,
+            memory=_HOST,
+            uses=("pipelines.copy_rate",),
+        )
+
+    def _over_the_link(self, data: Data, name: str) -> list[PipeStep]:
+        chip = self.system.chip
+        rate = chip.need("host_oneway_bytes_per_s", "copies between host and device")
+        link = PipeStep(
+            name=name,
+            kind="copy",
+            unit=_LINK,
+            time_s=self.fact("launch_time") + data.bytes / rate,
+            moved_bytes=data.bytes,
+            memory=_HOST,
+            uses=(chip.fact_id("host_oneway_bytes_per_s"), "pipelines.launch_time"),
+        )
+        return [link] if self.file.dma else [self._copy("copy through pinned memory", data.bytes), link]
+
+    def _messages(self, way: str, data: Data) -> list[PipeStep]:
+        """A call with the payload encoded, sent to the other process, and decoded."""
+        grown = 1.0 if way == "protobuf" else self.fact(f"{way}_expansion")
+        sent = data.bytes * grown
+        write, read = ("json_write_rate", "json_read_rate") if way == "json" else (f"{way}_rate", f"{way}_rate")
+        size = sent if way == "json" else data.bytes  # rates of JSON are of its text
+        parts = []
+        for name, rate in (("encode", write), ("decode", read)):
+            time_s = size / self.fact(rate)
+            moved = data.bytes + sent
+            parts.append(
+                PipeStep(
+                    name=f"{name} {way}",
+                    kind="serialise",
+                    unit=_CPU,
+                    time_s=time_s,
+                    moved_bytes=moved,
+                    memory=_HOST,
+                    uses=(f"pipelines.{rate}", *((f"pipelines.{way}_expansion",) if grown > 1 else ())),
+                )
+            )
+        call = PipeStep(
+            name="call", kind="call", unit=_CPU, time_s=self.fact("call_time"), uses=("pipelines.call_time",)
+        )
+        return [parts[0], call, self._copy("copy through a socket", sent), parts[1]]
+
+    def _as_form(self, data: Data, form: str, unit: str, steps: list[PipeStep]) -> Data:
+        """Append the conversion of `data` to `form` where it is a frame in another one."""
+        if not data.pixels or data.form == form:
+            return data
+        new = data.as_form(form)
+        steps.append(self._passes(f"{data.form} to {form}", "convert", data, new, (unit, "convert_rate")))
+        return new
+
+    def _passes(self, name: str, kind: str, data: Data, new: Data, how: tuple[str, str]) -> PipeStep:
+        """One pass over pixels: at the rate of a core, or at the bandwidth of the accelerator's memory."""
+        unit, rate = how
+        moved = data.bytes + new.bytes
+        if unit == _CPU:
+            time_s, uses = data.pixels / self.fact(rate), (f"pipelines.{rate}",)
+        else:
+            chip = self.system.chip
+            bandwidth = chip.need("memory_bandwidth_bytes_per_s", "a pass over pixels on the device")
+            time_s = self.fact("launch_time") + moved / bandwidth
+            uses = (chip.fact_id("memory_bandwidth_bytes_per_s"),)
+        memory = _HOST if unit == _CPU or self.shared else _DEVICE
+        return PipeStep(
+            name=name,
+            kind="convert" if kind == "convert" else "work",
+            unit=unit,
+            time_s=time_s,
+            moved_bytes=moved,
+            memory=memory,
+            uses=uses,
+        )
+
+    def _decode(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        unit = self._unit(stage)
+        rate = "video_engine_rate" if unit == _VIDEO else "video_core_rate"
+        time_s = stage.time if stage.time is not None else data.pixels / self.fact(rate)
+        step = PipeStep(
+            name="decode",
+            unit=unit,
+            time_s=time_s,
+            moved_bytes=_REFERENCES * data.bytes,
+            memory=data.place,
+            uses=() if stage.time is not None else (f"pipelines.{rate}",),
+        )
+        return step, data
+
+    def _resize(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        if not data.pixels:
+            raise ScenarioError(f"{self.spot(index)}: a resize needs a frame, the stage ahead hands on bytes")
+        unit = self._unit(stage)
+        if unit == _CPU:
+            data = self._as_form(data, "rgb", unit, steps)
+        size = (stage.width or 0, stage.height or 0)
+        new = Data(
+            place=data.place,
+            form=data.form,
+            width=size[0],
+            height=size[1],
+            bytes=size[0] * size[1] * PIXEL_BYTES[data.form],
+        )
+        return self._timed(stage, self._passes("resize", "work", data, new, (unit, "resize_rate"))), new
+
+    def _convert(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        if not data.pixels:
+            raise ScenarioError(f"{self.spot(index)}: a conversion needs a frame, the stage ahead hands on bytes")
+        new = data.as_form("fp32" if data.form == "rgb" else "rgb")
+        name = f"{data.form} to {new.form}"
+        return self._timed(stage, self._passes(name, "convert", data, new, (self._unit(stage), "convert_rate"))), new
+
+    def _timed(self, stage: StageFile, step: PipeStep) -> PipeStep:
+        """The step with the time that the file gives, where it gives one."""
+        if stage.time is None:
+            return step
+        return PipeStep(
+            name=step.name,
+            kind=step.kind,
+            unit=step.unit,
+            time_s=stage.time,
+            moved_bytes=step.moved_bytes,
+            memory=step.memory,
+        )
+
+    def _work(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        time_s = (stage.time or 0.0) * stage.items
+        step = PipeStep(
+            name=stage.name,
+            unit=self._unit(stage),
+            time_s=time_s,
+            moved_bytes=stage.moves or 0.0,
+            memory=data.place if stage.moves else "",
+        )
+        return step, data
+
+    def _model(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        times = self.models.of(stage, self.system, self.spot(index))
+        self.notes += [note for note in times.notes if note not in self.notes]
+        if data.pixels and times.image is not None and stage.items == 1 and (data.width, data.height) != times.image:
+            wide, high = times.image
+            told = f"{stage.model} takes {wide} x {high}, the stage ahead hands on {data.width} x {data.height}"
+            raise ScenarioError(f"{self.spot(index)}: {told}; put a resize ahead of it")
+        if data.pixels:
+            self._as_form(data, "fp32", _ACCELERATOR, steps)
+        step = PipeStep(
+            name=stage.model or stage.name,
+            unit=_ACCELERATOR,
+            time_s=stage.time if stage.time is not None else times.batch_s[0],
+            batch_s=times.batch_s if stage.time is None else (),
+            moved_bytes=times.moved_bytes if self.shared else 0.0,
+            memory=_HOST if self.shared else "",
+            uses=times.uses,
+        )
+        if stage.output is None:
+            text = f"stage {stage.name}: {_ANSWER_BYTES:,.0f} bytes handed on (workload.pipeline.stages.{index}.output)"
+            note = Note("fill", text)
+            self.notes += [note] if note not in self.notes else []
+        return step, Data(place=data.place, bytes=_ANSWER_BYTES)
