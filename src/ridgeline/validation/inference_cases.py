@@ -26,6 +26,12 @@ CHECKPOINTS = (("FP8-meta", "llama-3.1-405b", "llama-3.1-405b-fp8"),)
 _RATE = re.compile(r"asynchronous@([\d.]+)")
 _AVERAGE_BATCH = re.compile(r"measured avg batch ([\d.]+)")
 _SERVER_BATCH = re.compile(r"server batch size (\d+)")
+# Sequences and tokens of a step that submitters to a benchmark allow where an engine's default is lower (assumed, 512
+# to 2,048 and 8,192 to 65,536), and host time of a sequence without streaming: scheduler and update of its state.
+_SUBMITTED_BATCH, _SUBMITTED_TOKENS = 1024, 16384  # src: vllm-docs
+_IN_PROCESS_SEQUENCE_S = 15e-6  # src: simllm-204
+# What the range of the popularity of experts makes of the fullest of eight ranks, half of a step (fullest_rows_frac).
+_POPULARITY_SIGMA = 0.07
 _COMPILED_LENGTH = re.compile(r"seq len (\d+)")
 _CHUNKED = ("chunked-cpu", "hybrid-ods")
 _CHUNK_TOKENS = 1024  # src: optimum-neuron
@@ -68,6 +74,8 @@ def llm_case(row: Row, catalog: Catalog) -> LlmCase:
         max_batch_count=_server_batch(row),
     )
     layouts = layouts_of(row, model, system, engine, base)
+    if any(plan.expert_count > 1 for plan in layouts.plans):
+        fills.append(("experts differ in popularity (spread of 1.0 assumed, 0.5 to 1.5)", _POPULARITY_SIGMA))
     lengths = lengths_of(row, catalog)
     mode, load, remarks = _load(row, engine, lengths, catalog)
     if mode == "static" and load.concurrency_count:
@@ -124,6 +132,17 @@ def _with_options(row: Row, engine: EngineProfile) -> EngineProfile:
     for start, share in POOL_FRACS.items():
         if row.text("source_title").startswith(start):
             engine = engine.with_(pool_frac=share)
+    if mlperf_round(row) and engine.id.startswith("vllm"):
+        # A submission sets the limits of the scheduler for its machine and has no clients to stream to.
+        count, tokens = engine.max_batch_count or 0, engine.max_batch_tokens or 0
+        count, tokens = max(count, _SUBMITTED_BATCH), max(tokens, _SUBMITTED_TOKENS)
+        engine = engine.with_(
+            max_batch_count=count,
+            max_batch_tokens=tokens,
+            small_batch_count=count,
+            small_batch_tokens=tokens,
+            host_sequence_s=min(engine.host_sequence_s, _IN_PROCESS_SEQUENCE_S),
+        )
     compiled = _COMPILED_LENGTH.search(row.text("note"))
     if compiled is not None and engine.padded_batch:
         # One program for prompts and one for decoding, both of the longest length, or prompts in compiled pieces.

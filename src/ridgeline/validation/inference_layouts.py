@@ -25,6 +25,8 @@ LAYER_SPLIT = frozenset({"llama-cpp", "exllamav2"})
 EXPERTS_OF_GROUP = ("ML.ENERGY leaderboard",)
 # Mixtures for which TensorRT-LLM's benchmark script replicates attention (enable_attention_dp): trtllm-perf-overview.
 ATTENTION_DP = ("qwen3-30b-a3b", "qwen3-235b-a22b", "llama-4-maverick", "gpt-oss-120b", "gpt-oss-20b", "deepseek-v3")
+# Engines that can replicate attention inside a group that shares the experts.
+REPLICATES_ATTENTION = frozenset({"tensorrt-llm", "vllm", "vllm-0.8", "sglang", "jetstream"})
 _NODE_DEVICES = 8
 _DSTACK = re.compile(r"gpu label '(\d+)x\w+ (\d)FP8")
 
@@ -67,7 +69,7 @@ def layouts_of(row: Row, model: Transformer, system: System, engine: EngineProfi
     if devices == 1:
         return Layouts((base,))
     if mlperf_round(row):
-        plans = tuple(_candidates(model, system, base, devices))
+        plans = tuple(_candidates(model, system, base, devices, engine.id in REPLICATES_ATTENTION))
         if not plans:
             raise Unscored("no layout divides the model over the stated devices")
         return Layouts(plans, "best", (("layout: the one that rates best, as a submitter would choose", LAYOUT_SIGMA),))
@@ -111,8 +113,11 @@ def _perf_overview(model: Transformer, base: ServingPlan, tensor: int, stages: i
     return Layouts(both, "between", (("degree of expert parallelism not stated: between none and all", 0.1),))
 
 
-def _candidates(model: Transformer, system: System, base: ServingPlan, devices: int) -> Iterator[ServingPlan]:
-    """Layouts within a node that use all devices; attention and experts of mixtures cut together or spread."""
+def _candidates(
+    model: Transformer, system: System, base: ServingPlan, devices: int, replicates: bool
+) -> Iterator[ServingPlan]:
+    """Layouts within a node that use all devices; attention and experts of mixtures cut together or spread, attention
+    replicated where the engine can (`replicates`)."""
     node = min(devices, max(1, system.levels[0].size_count or devices) if system.levels else devices, _NODE_DEVICES)
     tensor = 1
     while tensor <= node:
@@ -121,6 +126,7 @@ def _candidates(model: Transformer, system: System, base: ServingPlan, devices: 
             plans = [plan]
             if _experts(model) and tensor > 1:
                 plans.append(replace(plan, expert_count=tensor))
-                plans.append(replace(plan, expert_count=tensor, attention_data_count=tensor))
+                if replicates:
+                    plans.append(replace(plan, expert_count=tensor, attention_data_count=tensor))
             yield from (each for each in plans if not layout_problems(model, each, system))
         tensor *= 2

@@ -45,6 +45,27 @@ def fullest_rank_frac(rows: float, rank_count: float) -> float:
     return math.sqrt(2.0 * math.log(rank_count) * rank_count / rows)
 
 
+# Spread of the popularity of experts (standard deviation over mean) under real inputs without a balancer: assumed, 0.5
+# to 1.5; kernel tables of mixtures are published for power laws that lie at the upper end.
+_POPULARITY_SPREAD = 1.0  # src: aiconfigurator-core
+
+
+@formula(id="fullest-rank-rows", sources=("blom-1958", "rl-derivation", "aiconfigurator-core"))
+def fullest_rows_frac(rows: float, experts_count: float, rank_count: float) -> float:
+    """How far the rows of the fullest of `rank_count` ranks are above the mean, when experts differ in popularity.
+
+    The load of a rank varies by chance, R / rows, and with the popularity of its E / R experts, c^2 R / E (variances
+    over the squared mean); the largest of R is z above, z = Phi^-1((R - 3/8) / (R + 1/4)).
+
+    >>> fullest_rows_frac(8192, 128, 1), round(fullest_rows_frac(65536, 128, 8), 2)
+    (0.0, 0.36)
+    """
+    if rank_count <= 1 or rows <= 0 or experts_count <= 0:
+        return 0.0
+    above = NormalDist().inv_cdf((rank_count - 0.375) / (rank_count + 0.25))  # src: blom-1958
+    return above * math.sqrt(rank_count / rows + _POPULARITY_SPREAD**2 * rank_count / experts_count)
+
+
 @formula(id="fullest-rank-experts", sources=("blom-1958", "rl-derivation"))
 def fullest_touched_count(experts_count: float, touched_count: float, rank_count: float) -> float:
     """Expected touched experts of the rank that has most of them: all ranks wait for it in every layer.
@@ -89,7 +110,7 @@ def _loads(first: Linear, spread: int, setting: Setting) -> tuple[float, float]:
             return tokens * count / spread, count / spread
         return rows / spread, rows / spread
     touched = touched_experts_count(count, first.active_count, tokens)
-    full = rows / spread * (1.0 + fullest_rank_frac(rows, spread))
+    full = min(rows, rows / spread * (1.0 + fullest_rows_frac(rows, count, spread)))
     return full, fullest_touched_count(count, touched, spread)
 
 

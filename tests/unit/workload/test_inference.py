@@ -19,7 +19,7 @@ from ridgeline.specs import (
 )
 from ridgeline.workload.engine_step import Step
 from ridgeline.workload.inference import inference_ops
-from ridgeline.workload.inference_moe import fullest_rank_frac, fullest_touched_count, touched_experts_count
+from ridgeline.workload.inference_moe import fullest_rows_frac, fullest_touched_count, touched_experts_count
 from ridgeline.workload.mixers import keys_read
 from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, Collective, Elementwise, Gemm, GroupedGemm
 from ridgeline.workload.placement import (
@@ -149,7 +149,7 @@ def test_experts_are_spread_or_cut():
     spread_plan = ServingPlan(tensor_count=4, expert_count=4)
     spread = found(inference_ops(model(layer), spread_plan, BARE, step), GroupedGemm)[0][0]
     assert (spread.n, spread.experts_count) == (2 * INNER, 2)
-    assert spread.rows_count == pytest.approx(32 / 4 * (1 + fullest_rank_frac(32, 4)))
+    assert spread.rows_count == pytest.approx(32 / 4 * (1 + fullest_rows_frac(32, 8, 4)))
     assert cut[0][0].touched_count == pytest.approx(touched_experts_count(8, 2, 16))
     assert spread.touched_count == pytest.approx(fullest_touched_count(8, touched_experts_count(8, 2, 16), 4))
     assert touched_experts_count(8, 2, 16) / 4 <= spread.touched_count <= 2
