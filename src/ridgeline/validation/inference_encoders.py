@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ridgeline.catalog import Catalog
+from ridgeline.core import FrozenMap
 from ridgeline.errors import CatalogError
 from ridgeline.intake import transformer_from_config
 from ridgeline.specs import Chip, EngineProfile, Load, ServingPlan, System, Transformer
@@ -107,6 +108,10 @@ FUSED_TOKENS = 512
 FIRST_BATCHES_SIGMA = 0.4
 # Percentiles of a repeated run stand this little above its mean (log standard deviation of what is read as equal).
 TAIL_SIGMA = 0.1
+# OpenVINO's tables run GPUs for throughput alone: throughput times latency of every cell is 16 requests on cards and 4
+# on integrated graphics, which have less than so many bytes a second of memory of their own.
+LOADED_CARD, LOADED_INTEGRATED, LOADED_SIGMA = 16.0, 4.0, 0.2
+CARD_BYTES_PER_S = 150e9
 _SEQUENCE = re.compile(r"(?:seq(?:uence length)?)\s*(\d+)", re.IGNORECASE)
 _SQUARE = re.compile(r"^(\d+)x(\d+)")
 
@@ -141,6 +146,7 @@ def encoder_case(row: Row, id: str, catalog: Catalog) -> EncoderCase:
     """The case that a row states; `Unscored` with the fact that it lacks."""
     fills: list[tuple[str, float]] = []
     system, copies = machine_of(row, catalog)
+    system = _with_wide_rate(system)
     model = _sized(without_formats(loaded(id, catalog)), id, row, catalog)
     engine = engine_of(row, catalog, fills)
     weight, activation = formats_of(row, system.chip, engine, fills)
@@ -151,6 +157,9 @@ def encoder_case(row: Row, id: str, catalog: Catalog) -> EncoderCase:
     plan = ServingPlan(weight_precision=weight, activation_precision=activation, kv_precision=activation)
     plan = _laid_out(row, plan, devices)
     mode, load = _load(row, tokens, plan, catalog, fills)
+    if under_way := loaded_requests(row, system):
+        fills.append((f"latency in the run for throughput, with {under_way:g} requests under way", LOADED_SIGMA))
+        load = replace(load, concurrency_count=under_way * plan.replica_count)
     if row.text("metric") == "p99_ms":
         fills.append(("99th percentile read as the time of a batch", TAIL_SIGMA))
     if row.text("metric") != "samples_s" and "(TensorFlow/LanguageModeling" in row.text("source_title"):
@@ -183,6 +192,15 @@ def machine_of(row: Row, catalog: Catalog) -> tuple[System, int]:
     if "EC2 instance type" in row.text("note"):
         return system, system.devices_per_node_count
     return system, label.devices_count
+
+
+def _with_wide_rate(system: System) -> System:
+    """Processors without 16-bit products do what an 8-bit network leaves wide in fp32."""
+    chip = system.chip
+    if chip.kind != "cpu" or chip.has_peak("bf16") or not chip.has_peak("fp32"):
+        return system
+    peaks = FrozenMap({**chip.peak_dense_flop_per_s, "bf16": chip.peak("fp32")})
+    return replace(system, chip=replace(chip, peak_dense_flop_per_s=peaks))
 
 
 def _sized(model: Transformer, id: str, row: Row, catalog: Catalog) -> Transformer:
@@ -247,6 +265,15 @@ def formats_of(row: Row, chip: Chip, engine: EngineProfile, fills: list[tuple[st
     return stored, fed or wide_of(chip, stored)
 
 
+def loaded_requests(row: Row, system: System) -> float:
+    """Requests under way in a latency row that was taken in the run for throughput (0: it was not)."""
+    opened = row.text("source_title").startswith("OpenVINO") and row.text("scenario").lower() == "latency"
+    if not opened or system.chip.kind != "gpu":
+        return 0.0
+    card = (system.chip.memory_bandwidth_bytes_per_s or 0.0) > CARD_BYTES_PER_S
+    return LOADED_CARD if card else LOADED_INTEGRATED
+
+
 def _tokens(
     row: Row, model: Transformer, catalog: Catalog, fills: list[tuple[str, float]]
 ) -> tuple[float, tuple[float, float] | None]:
@@ -272,9 +299,7 @@ def _tokens(
         raise Unscored("input length not stated")
     length = float(found.group(1))
     if model.id == "bert-6b":
-        fills.append(
-            ("half of the length taken as padding that is dropped: the full one would pass the peak", 0.1)
-        )
+        fills.append(("half of the length taken as padding that is dropped: the full one would pass the peak", 0.1))
         return length / 2, None
     if "real mean length is half of seq" in note:
         return length / 2, None

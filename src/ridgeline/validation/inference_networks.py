@@ -13,7 +13,14 @@ from ridgeline.serving.network import NetworkServingEstimate, NetworkServingJob,
 from ridgeline.validation.baseline import compute_baseline_s
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored
-from ridgeline.validation.inference_encoders import TAIL_SIGMA, engine_of, formats_of, machine_of
+from ridgeline.validation.inference_encoders import (
+    LOADED_SIGMA,
+    TAIL_SIGMA,
+    engine_of,
+    formats_of,
+    loaded_requests,
+    machine_of,
+)
 from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import ScoredRow
 
@@ -117,6 +124,9 @@ def _batch(row: Row, job: NetworkServingJob, fills: Fills) -> float:
     stated, scenario = row.number("batch"), row.text("scenario").lower()
     if stated:
         return stated
+    if under_way := loaded_requests(row, job.system):
+        fills.append((f"latency in the run for throughput, with {under_way:g} requests under way", LOADED_SIGMA))
+        return under_way
     if scenario in ("singlestream", "latency"):
         return 1.0
     if scenario == "multistream":
