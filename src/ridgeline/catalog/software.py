@@ -60,6 +60,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "pipeline_overlap": "pipeline_overlap",
     "prefetch_layers": "prefetch_layers_count",
     "prefetch_backward": "prefetch_backward",
+    "owner_broadcast": "owner_broadcast",
     "context_overlap": "context_overlap",
     "deduplicated_dispatch": "deduplicated_dispatch",
     "expert_launches": "expert_launches",

@@ -62,6 +62,7 @@ class SoftwareProfile:
     full sharding (0: gathered when needed), in the backward pass only with `prefetch_backward`; `context_overlap` hides
     the exchange of keys and values behind attention.
     `bucket_bytes` is the size of one gradient bucket.
+    `owner_broadcast`: full sharding leaves whole tensors with one rank, which broadcasts them.
 
     `expert_launches`: the product of each local expert is a kernel of its own; routing decides its shape, so no graph
     holds it and the host issues it in time. `routed_launch_s`: what the host takes for each kernel of the part that
@@ -134,6 +135,7 @@ class SoftwareProfile:
     pipeline_overlap: bool = False
     prefetch_layers_count: int = 1
     prefetch_backward: bool = True
+    owner_broadcast: bool = False
     context_overlap: bool = True
     deduplicated_dispatch: bool = False
     expert_launches: bool = True

@@ -293,7 +293,11 @@ def _add_full_sharding(
 def sharding_exchanges(
     layer: Layer, shape: LayerShape, plan: TrainingPlan, clock: Clock
 ) -> tuple[tuple[Repeated, ...], tuple[Repeated, ...]]:
-    """Gather of one layer's weights and scatter of its gradients over the ranks that shard them."""
+    """Gather of one layer's weights and scatter of its gradients over the ranks that shard them.
+
+    Where whole tensors have an owner, it broadcasts them and they are reduced to it: a chain of ranks passes the message
+    on at the pace of one link between the halves of the group (Rajbhandari et al. 2021, ZeRO-Infinity, section 6.1).
+    """
     dense, expert = layer_parameters(layer, shape)
     ranks, expert_ranks = shard_ranks(plan)
     reduce_bytes = wire_bytes(shape, clock.software)
@@ -305,9 +309,21 @@ def sharding_exchanges(
     scatters: list[Repeated] = []
     for count, group in groups:
         if count > 0 and group.size_count > 1:
-            gathers.append(_exchange("all_gather", count * shape.stream_bytes, group))
-            scatters.append(_exchange("reduce_scatter", count * reduce_bytes * shape.trainable_frac, group))
+            gather, scatter = _sharding_kinds(clock.software)
+            between = _halves(group) if gather == "send" else group
+            gathers.append(_exchange(gather, count * shape.stream_bytes, between))
+            scatters.append(_exchange(scatter, count * reduce_bytes * shape.trainable_frac, between))
     return tuple(gathers), tuple(scatters)
+
+
+def _sharding_kinds(software: SoftwareProfile) -> tuple[CollectiveKind, CollectiveKind]:
+    """How weights are brought together and gradients summed: in shards by all, or by the owner of each tensor."""
+    return ("send", "send") if software.owner_broadcast else ("all_gather", "reduce_scatter")
+
+
+def _halves(group: RankGroup) -> RankGroup:
+    """Two ranks in different halves of a group: what lies between them is its widest link."""
+    return RankGroup(size_count=2, stride_count=max(1, group.size_count // 2) * group.stride_count)
 
 
 def _exchange(kind: CollectiveKind, size: float, group: RankGroup) -> Repeated:

@@ -139,6 +139,18 @@ def test_full_sharding_gathers_twice_and_scatters_once_a_layer(
     assert ahead.step_s.best < found.step_s.best
 
 
+def test_an_owner_that_broadcasts_is_held_by_one_port(estimate: Callable[..., TrainingEstimate]) -> None:
+    plan: dict[str, object] = {"data_count": 16, "sharding": "zero3", "global_batch_count": 16}
+    software = replace(PLAIN, states="master-only", prefetch_layers_count=0)
+    spread = estimate(software, **plan)
+    owned = estimate(replace(software, owner_broadcast=True), **plan)
+    layers_bytes = 8 * 12 * 2048**2 * 2  # 8 layers of 12 h^2 matrices in 16 bits: over a port of 25 GB/s at the best
+    forward = owned.time.find("forward").value_of("sharding exchange")
+    assert layers_bytes / 25e9 < forward < 2 * layers_bytes / 25e9
+    assert owned.time.find("backward").value_of("sharding exchange") == pytest.approx(2 * forward, rel=0.02)
+    assert forward > 2 * spread.time.find("forward").value_of("sharding exchange")
+
+
 def test_zero2_scatters_gradients_after_every_micro_batch(estimate: Callable[..., TrainingEstimate]) -> None:
     one, two = (estimate(data_count=8, sharding=name, global_batch_count=32) for name in ("zero1", "zero2"))
     gathered = one.time.value_of("weight exchange")
