@@ -168,9 +168,18 @@ def _layer_ops(layer: DenoiserLayer, work: _Pass) -> Iterator[tuple[Op, float]]:
         yield from _linear_layer(layer, work, picture)
     if layer.skip:
         yield _product("skip", picture, h, 2.0 * h), 1.0
-    rows = picture if layer.kind in ("cross", "linear") else both
-    passes = layer.passes_count * rows * h * _WIDE / layer.kernels_count
-    yield Elementwise(name="element-wise", kind="stream", bytes=passes), layer.kernels_count
+    yield from _small_kernels(layer, picture if layer.kind in ("cross", "linear") else both, h)
+
+
+def _small_kernels(layer: DenoiserLayer, rows: float, h: float) -> Iterator[tuple[Op, float]]:
+    """Two normalisations, the activation of the feed-forward part, and all else, which is copies, casts and gates."""
+    state = rows * h * _WIDE
+    norms, activation = 2.0 * _NORMS, 2.0 * layer.feed_count / h
+    yield Elementwise(name="norm", kind="norm", bytes=norms / _NORMS * state), _NORMS
+    yield Elementwise(name="activation", kind="activation", bytes=activation * state), 1.0
+    kernels = layer.kernels_count - _NORMS - 1.0
+    rest = max(0.0, layer.passes_count - norms - activation)
+    yield Elementwise(name="element-wise", kind="cast", bytes=rest * state / kernels), kernels
 
 
 def _feed(layer: DenoiserLayer, rows: float, h: float, feed: float) -> Iterator[tuple[Op, float]]:
@@ -261,6 +270,7 @@ def _attention(work: _Pass, queries: float, keys: float) -> Iterator[tuple[Op, f
         yield Elementwise(name="merge", kind="stream", bytes=state), _MERGE_KERNELS * ring
 
 
+_NORMS = 2.0
 # Queries, keys and values.
 _INPUTS = 3.0  # src: rl-derivation
 # Kernels that merge the partial results of a ring, each step; heads are padded to what attention kernels exist for.
