@@ -295,8 +295,8 @@ def sharding_exchanges(
 ) -> tuple[tuple[Repeated, ...], tuple[Repeated, ...]]:
     """Gather of one layer's weights and scatter of its gradients over the ranks that shard them.
 
-    Where whole tensors have an owner, it broadcasts them and they are reduced to it: a chain of ranks passes the message
-    on at the pace of one link between the halves of the group (Rajbhandari et al. 2021, ZeRO-Infinity, section 6.1).
+    Where whole tensors have an owner, it broadcasts them and they are reduced to it: a chain of ranks passes the
+    message on at the pace of one link between the halves of the group (Rajbhandari et al. 2021, section 6.1).
     """
     dense, expert = layer_parameters(layer, shape)
     ranks, expert_ranks = shard_ranks(plan)
