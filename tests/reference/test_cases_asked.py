@@ -129,45 +129,6 @@ def test_case_70_four_bits_on_orin(model: str, measured: float) -> None:
     assert rate["low"] > 1.53
 
 
-TEN_GIGABIT = """
-id: a800-10gbe
-name: Eight A800 a node, 10 Gb/s Ethernet between nodes
-chip: a800-sxm4-80
-devices_per_node: 8
-src: our-lab
-levels:
-  - {name: nvlink, kind: switch, link: nvlink3, size: 8}
-  - name: net
-    kind: ethernet
-    link: tcp-10gbe
-    oneway: {v: 0.15625 GB/s, kind: derived, src: our-lab, from: "one port of 10 Gb/s for eight"}
-    transport: tcp
-"""
-
-
-def test_case_8_full_sharding_over_ten_gigabit(tmp_path: Path) -> None:
-    """A gather of 16.06 GB at 1.25 GB/s takes 12.8 s, twice or three times a micro-step: 4 s became 90 s an iteration
-    on two nodes (hiyouga/LlamaFactory#5014)."""
-    for folder, name, text in (
-        ("systems", "a800-10gbe", TEN_GIGABIT),
-        ("sources", "our-lab", "{id: our-lab, title: our own, kind: measurement, trust: independent}"),
-    ):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / f"{name}.yaml").write_text(text)
-    asked = {"sharding": "zero3", "tensor": 1, "pipeline": 1, "micro_batch": 1, "folders": [tmp_path]}
-    one, two = (train("llama-3-8b", "a800-10gbe", n, n, **asked).rows[0].to_dict() for n in (8, 16))
-    assert 12.0 < value(two["time"], "forward", "sharding exchange") < 16.0
-    assert two["step_s"]["best"] > 20 * one["step_s"]["best"]
-
-    adapters = {"micro_batch": 1, "tensor": 1, "pipeline": 1, "trainable": 0.003, "folders": [tmp_path]}
-    whole, cut = (
-        [train("llama-3-8b", "a800-10gbe", n, n, sharding=kind, **adapters).rows[0].to_dict() for n in (8, 16)]
-        for kind in ("none", "zero3")
-    )
-    assert whole[1]["step_s"]["best"] < 1.5 * whole[0]["step_s"]["best"]  # "ZeRO-0 has no such slow-down"
-    assert 2 * 12.8 < cut[1]["step_s"]["best"] < 3 * 12.8  # gathered for both passes; no gradients to speak of
-
-
 @pytest.mark.parametrize(("system", "room"), [("g5-12xlarge", False), ("l40s-8", True)])
 def test_case_40_frozen_four_bit_weights_of_70b_are_whole_on_every_rank(system: str, room: bool) -> None:
     """Four devices of 24 GB are not one of 96: at least 48 GB a device (hiyouga/LlamaFactory#4559)."""
@@ -179,26 +140,6 @@ def test_case_40_frozen_four_bit_weights_of_70b_are_whole_on_every_rank(system: 
     memory = train("llama-2-70b", system, 4, 4, 1024, **asked).rows[0].to_dict()["memory"]
     ends = 2 * 2 * 32_000 * 8192
     assert value(memory, "weights") == pytest.approx(ends + (68.98e9 - ends / 2) * 4.125 / 8, rel=1e-2)
-
-
-def test_case_14_full_recompute_and_a_pipeline_of_eight_against_none() -> None:
-    """296.5 TFLOP/s for TP8 PP8 DP2 with full recompute, 420.5 for TP8 PP2 DP48 (NVIDIA/Megatron-LM#1031)."""
-    asked = {"sequence": 4096, "tensor": 8, "micro_batch": 1, "interleave": 1, "software": "megatron-core-0.4"}
-    heavy = train("llama-2-70b", "dgx-h100", 128, 128, pipeline=8, data=2, recompute="full", **asked)
-    light = train("llama-2-70b", "dgx-h100", 768, 1536, pipeline=2, data=48, recompute="none", **asked)
-    for answer, measured in ((heavy, 296.5e12), (light, 420.5e12)):
-        row = answer.rows[0].to_dict()
-        work = row["model_flop_per_s_per_device"] * row["step_s"]["best"]
-        assert row["step_s"]["low"] < work / measured < row["step_s"]["high"]
-        assert row["mfu_frac"] == pytest.approx(row["model_flop_per_s_per_device"] / 989.5e12)
-    assert heavy.rows[0].to_dict()["bubble_frac"] == pytest.approx(7 / (64 + 7), rel=0.05)
-
-
-def test_case_16_weak_scaling_over_infiniband_is_flat() -> None:
-    """26.7, 26.2, 26.4, 26.5 % on 1 to 8 nodes: flat is healthy (marin-community/marin#6979)."""
-    asked = {"sequence": 4096, "sharding": "zero3", "tensor": 1, "pipeline": 1, "micro_batch": 1}
-    shares = [train("llama-3.1-8b", "dgx-h100", n, 4 * n, **asked).rows[0].to_dict()["mfu_frac"] for n in (8, 64)]
-    assert 0.95 < shares[1] / shares[0] <= 1.0
 
 
 def test_case_25_a_run_of_61_layers_in_a_pipeline_of_16() -> None:
