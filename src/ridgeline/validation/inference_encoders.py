@@ -230,7 +230,8 @@ def engine_of(row: Row, catalog: Catalog, fills: list[tuple[str, float]]) -> Eng
 def _as_run(profile: EngineProfile, row: Row, text: str) -> EngineProfile:
     """The profile with what the row's way of running changes.
 
-    Mixed precision in a framework narrows fp32 weights at every call; NVIDIA's examples run it where a precision says
+    TensorFlow's layout pass puts channels first on GPUs except for products in 16 bits (tensorflow-docs). Mixed
+    precision in a framework narrows fp32 weights at every call; NVIDIA's examples run it where a precision says
     16 bits, and lay images channels last for it. FasterTransformer has fused attention for 16 bits from Turing on, and
     its first INT8 mode keeps the 32-bit sums of products and residuals (fastertransformer-docs).
     """
@@ -239,6 +240,8 @@ def _as_run(profile: EngineProfile, row: Row, text: str) -> EngineProfile:
     if profile.id in FRAMEWORKS and ("mixed" in precision or (example and precision == "fp16")):
         last = profile.channels_last or (example and "Classification" in row.text("source_title"))
         return profile.with_(stored_precision="fp32", channels_last=last)
+    if profile.id == "tensorflow" and precision in ("tf32", "fp32/tf32"):
+        return profile.with_(channels_last=False)
     if profile.id == "fastertransformer":
         if precision == "int8-v1":
             return profile.with_(hidden_precision="fp32", fused_quantisation=False)

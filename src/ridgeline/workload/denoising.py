@@ -262,12 +262,13 @@ def _attention(work: _Pass, queries: float, keys: float) -> Iterator[tuple[Op, f
     if split.ulysses_count > 1:
         group = RankGroup(size_count=split.ulysses_count)
         yield Collective(name="tokens for heads", kind="all_to_all", message_bytes=state, group=group), _INPUTS + 1.0
-        yield Elementwise(name="pack", kind="stream", bytes=2.0 * state), 2.0 * (_INPUTS + 1.0)
+        yield Elementwise(name="pack", kind="cast", bytes=2.0 * state), 2.0 * (_INPUTS + 1.0)
     if split.ring_count > 1:
         group = RankGroup(size_count=2, stride_count=split.ulysses_count)
         yield Collective(name="ring keys and values", kind="send", message_bytes=2.0 * state, group=group), ring - 1.0
-        # merging of partial results: outputs in fp32 are read, scaled and written again
-        yield Elementwise(name="merge", kind="stream", bytes=state), _MERGE_KERNELS * ring
+        # merging of partial results in fp32: conversion 3 passes, difference 6, product 4, difference 6
+        moved = _MERGE_PASSES * state / _MERGE_KERNELS
+        yield Elementwise(name="merge", kind="cast", bytes=moved), _MERGE_KERNELS * ring
 
 
 _NORMS = 2.0
@@ -275,4 +276,5 @@ _NORMS = 2.0
 _INPUTS = 3.0  # src: rl-derivation
 # Kernels that merge the partial results of a ring, each step; heads are padded to what attention kernels exist for.
 _MERGE_KERNELS = 6.0  # src: liu-2023-ring
+_MERGE_PASSES = 19.0  # src: rl-derivation
 _HEAD_STEP = 32  # src: dao-2023-flashattention2
