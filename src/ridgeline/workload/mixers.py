@@ -11,6 +11,8 @@ from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, Elementwis
 from ridgeline.workload.placement import attention_tensor_count, column_frac, local_cached_count, wide_precision
 
 _INDEX_BYTES = 8.0  # src: pytorch-docs
+# Clamping of positions, look-up, scaling and addition.
+_LOOKUP_KERNELS = 4.0  # src: published-model-files
 _LOOKUP_PASSES, _ADD_PASSES, _PAIR_READS = 2.0, 3.0, 2.0  # src: rl-derivation
 
 
@@ -141,7 +143,7 @@ def _relative_ops(
         yield small_kernel("position look-up", "other", moved, 1.0, setting), 1.0
         return
     moved = pairs * (_INDEX_BYTES + (_LOOKUP_PASSES + _ADD_PASSES) * width)
-    yield small_kernel("position look-up", "other", moved, 2.0, setting), products
+    yield small_kernel("position look-up", "other", moved, _LOOKUP_KERNELS, setting), products
 
 
 def _indexer(mixer: SoftmaxAttention, pairs: float, tokens: float, setting: Setting) -> Elementwise:
