@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "src")]
 
-from kernelfit import engine_attention, engine_moe  # noqa: E402
+from kernelfit import engine_attention, engine_moe, older_moe  # noqa: E402
 from kernelfit.least import Fitted  # noqa: E402
 from kernelfit.records import _record  # noqa: E402
 
@@ -21,13 +21,15 @@ FOLDER = ROOT / "src" / "ridgeline" / "catalog" / "data" / "efficiency"
 
 
 def main() -> None:
-    groups: dict[tuple[str, str], list[Fitted]] = {}
+    groups: dict[tuple[str, str, str], list[Fitted]] = {}
     for law in (*engine_attention.fit_all(), *engine_moe.fit_all()):
-        groups.setdefault((law.level, law.scope), []).append(law)
+        groups.setdefault(("", law.level, law.scope), []).append(law)
+    for law in older_moe.fit_all():
+        groups.setdefault(("older-", law.level, law.scope), []).append(law)
     for old in FOLDER.glob("engine-kernels-*.yaml"):
         old.unlink()
-    for (level, scope), laws in groups.items():
-        name = f"engine-kernels-{'arch-' if level == 'architecture' else ''}{scope}"
+    for (age, level, scope), laws in groups.items():
+        name = f"engine-kernels-{age}{'arch-' if level == 'architecture' else ''}{scope}"
         text = _record(name, level, scope, laws).replace("scripts/fit_kernels.py", "scripts/fit_engine_kernels.py")
         (FOLDER / f"{name}.yaml").write_text(text)
 

@@ -28,6 +28,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "stored_precision": "stored_precision",
     "channels_last": "channels_last",
     "attention_family": "attention_family",
+    "expert_family": "expert_family",
     "query_reread": "query_reread_frac",
     "fused_projections": "fused_projections",
     "fused_epilogues": "fused_epilogues",

@@ -30,6 +30,11 @@ def engine_calibration(calibration: Calibration, family: str) -> Calibration:
     return replace(calibration, laws=FrozenMap({**calibration.laws, **products}))
 
 
+def expert_kernels(engine: EngineProfile) -> str:
+    """The family that the engine's expert products are known by: that of its release, else of its attention."""
+    return engine.expert_family or engine.attention_family
+
+
 def kernel_context(engine: EngineProfile, calibration: Calibration, op: ComputeOp) -> KernelContext:
     """How the engine runs the kernel `op` on this chip.
 

@@ -13,7 +13,7 @@ from ridgeline.device.settled import unthrottled
 from ridgeline.network import CollectiveTime, collective_time
 from ridgeline.serving.heat import Heat
 from ridgeline.serving.job import ServingJob
-from ridgeline.serving.kernels import engine_calibration, kernel_context
+from ridgeline.serving.kernels import engine_calibration, expert_kernels, kernel_context
 from ridgeline.serving.work import op_bytes, op_flop
 from ridgeline.specs import Calibration, Chip, EngineProfile, System
 from ridgeline.workload.engine_step import Step
@@ -89,7 +89,7 @@ def step_time(job: ServingJob, step: Step) -> StepTime:
     batches = micro_batches_count(job, step)
     working = batches / job.plan.pipeline_count
     share = step.divided(batches)
-    calibration = unthrottled(engine_calibration(job.calibration, job.engine.attention_family))
+    calibration = unthrottled(engine_calibration(job.calibration, expert_kernels(job.engine)))
     heat = Heat()
     parts: dict[str, list[Breakdown]] = {name: [] for name in _GROUPS}
     sigmas: dict[str, list[tuple[float, float]]] = {"kernels": [], "collectives": []}

@@ -15,7 +15,7 @@ from ridgeline.device.rates import rates_of
 from ridgeline.device.settled import sustained_clock_frac, unthrottled
 from ridgeline.network import collective_time
 from ridgeline.serving.job import ServingJob
-from ridgeline.serving.kernels import engine_calibration, kernel_context
+from ridgeline.serving.kernels import engine_calibration, expert_kernels, kernel_context
 from ridgeline.serving.work import op_bytes, op_flop
 from ridgeline.specs import Calibration
 from ridgeline.workload.engine_step import Step
@@ -46,7 +46,7 @@ class Bench:
         self.job = job
         self.encoder_tokens = job.encoder_tokens
         self.groups = float(job.plan.attention_data_count)
-        self.calibration: Calibration = unthrottled(engine_calibration(job.calibration, job.engine.attention_family))
+        self.calibration: Calibration = unthrottled(engine_calibration(job.calibration, expert_kernels(job.engine)))
         self._channels: dict[Op, Array] = {}
         self._kept: dict[str, float] = {}
         decode = self._ops(self.decoding(PROBE, PROBE))

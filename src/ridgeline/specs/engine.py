@@ -29,12 +29,13 @@ class EngineProfile:
     `kernel_floor_s`: least time from one kernel to the next where there is no graph; `layer_floor_s`: the same for a
     convolution or normalisation of a layered network, whose module, descriptors and choice of kernel a framework looks
     up at every call (0: as any kernel). `host_sigma`, `floor_sigma` and `traffic_sigma`: spread (of the logarithm) of
-    host figures, floors and the traffic of small kernels; `release_sigma`: spread of the same configuration between releases.
+    host figures, floors and the traffic of small kernels; `release_sigma`: that of one configuration between releases.
     `stored_precision`: format in which weights are kept and from which every call narrows them (automatic mixed
     precision); "": they are stored as they are used. `channels_last`: layout of images in memory; matrix units work in
     this one, and a library that is handed the other turns input and output around.
-    Attention: `attention_family` names the kernels; `query_reread_frac`: share of the key-value reads that every
-    query head of a group repeats (0 with grouped-query kernels; early engines had none).
+    Kernels: `expert_family` names those of expert products where a release has its own; `attention_family` those of
+    attention (and of expert products, where the engine's are known by that name); `query_reread_frac`: share of the
+    key-value reads that every query head of a group repeats (0 with grouped-query kernels; early engines had none).
     Fusion: `fused_projections`: Q, K and V, and gate and up, run as one GEMM. `fused_epilogues`: bias, activation and
     residual addition happen inside the products, so that norms alone remain between them. `fused_quantisation`:
     activations are narrowed by the kernel that makes them; else one kernel before each product in a narrow format.
@@ -77,6 +78,7 @@ class EngineProfile:
     stored_precision: str = ""
     channels_last: bool = True
     attention_family: str = ""
+    expert_family: str = ""
     query_reread_frac: float = 0.0
     fused_projections: bool = True
     fused_epilogues: bool = False
