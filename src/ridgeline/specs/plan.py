@@ -135,6 +135,8 @@ class ServingPlan:
     Devices of a replica = tensor * pipeline. `expert` spreads experts over the replica's devices;
     `attention_data_count` replicates attention over so many groups inside it (then the tensor degree applies to
     the experts only). `max_batch_count` and `max_batch_tokens` are the engine's limits (None: its default).
+    `head_units_count`: parts of a device (cores with memory ports of their own) that each hold whole heads, so that a
+    tensor degree of d devices cuts heads over d times as many.
     """
 
     tensor_count: int = 1
@@ -142,6 +144,7 @@ class ServingPlan:
     expert_count: int = 1
     attention_data_count: int = 1
     replica_count: int = 1
+    head_units_count: int = 1
     weight_precision: str = "bf16"
     activation_precision: str = "bf16"
     kv_precision: str = "bf16"

@@ -34,6 +34,9 @@ _IN_PROCESS_SEQUENCE_S = 15e-6  # src: simllm-204
 _POPULARITY_SIGMA = 0.07
 _COMPILED_LENGTH = re.compile(r"seq len (\d+)")
 _CHUNKED = ("chunked-cpu", "hybrid-ods")
+# Copying the logits of 32 slots to the host and choosing tokens there, from the runs that do not cut prompts (those
+# that do are left out).
+_ON_THE_HOST, _HOST_SAMPLING_S = "cpu-sampling", 24e-3  # src: optimum-neuron
 _CHUNK_TOKENS = 1024  # src: optimum-neuron
 _SPECULATIVE = ("speculative",)
 # Notes of sources that start a whole batch at once and time it to its end.
@@ -148,6 +151,8 @@ def _with_options(row: Row, engine: EngineProfile) -> EngineProfile:
         # One program for prompts and one for decoding, both of the longest length, or prompts in compiled pieces.
         pieces = any(words in row.text("note") for words in _CHUNKED)
         engine = engine.with_(bucket_tokens=_CHUNK_TOKENS if pieces else int(compiled.group(1)))
+        if _ON_THE_HOST in row.text("note"):
+            engine = engine.with_(host_step_s=engine.host_step_s + _HOST_SAMPLING_S)
     return engine
 
 

@@ -47,6 +47,8 @@ def layouts_of(row: Row, model: Transformer, system: System, engine: EngineProfi
     stated_tp, pp, ep = row.count("tp"), row.count("pp"), row.count("ep")
     cores = CORES_PER_CHIP.get(system.chip.id, 1)
     tensor = None if stated_tp is None else max(1, stated_tp // cores)
+    if stated_tp is not None and stated_tp >= cores:
+        base = replace(base, head_units_count=cores)
     devices = row.count("n_devices")
     if devices is None:
         if tensor is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ridgeline.specs import Layer, Recurrence, SoftmaxAttention, bytes_per_element
 from ridgeline.workload.engine_step import Setting, small_kernel
 from ridgeline.workload.ops import AttentionDecode, AttentionPrefill, Elementwise, Gemm, Op
-from ridgeline.workload.placement import attention_tensor_count, column_frac, local_cached_count, wide_precision
+from ridgeline.workload.placement import attention_tensor_count, head_frac, local_cached_count, wide_precision
 
 _INDEX_BYTES = 8.0  # src: pytorch-docs
 # Clamping of positions, look-up, scaling and addition.
@@ -28,7 +28,7 @@ def mixer_ops(layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
 
 
 def _heads(count: int, setting: Setting) -> float:
-    return count * column_frac(count, attention_tensor_count(setting.plan))
+    return count * head_frac(count, attention_tensor_count(setting.plan), setting.plan.head_units_count)
 
 
 def keys_read(mixer: SoftmaxAttention, context_tokens: float) -> float:

@@ -66,7 +66,7 @@ def local_linear(linear: Linear, plan: ServingPlan) -> LocalLinear:
         experts = float(linear.experts_count)
     inputs, outputs = float(linear.inputs_count), float(linear.outputs_count)
     if linear.split == "column":
-        outputs *= column_frac(linear.head_count, degree)
+        outputs *= head_frac(linear.head_count, degree, plan.head_units_count)
     elif linear.split == "row":
         inputs /= degree
     return LocalLinear(inputs_count=inputs, outputs_count=outputs, experts_count=experts)
@@ -81,6 +81,17 @@ def column_frac(head_count: int | None, degree: int) -> float:
     if head_count is None or head_count <= 0:
         return 1.0 / degree
     return math.ceil(head_count / degree) / head_count
+
+
+def head_frac(head_count: int | None, degree: int, units_count: int) -> float:
+    """Share of heads, keys or matrices cut by heads on one of `degree` devices whose units each hold whole heads.
+
+    >>> head_frac(8, 12, 1), head_frac(8, 12, 2), head_frac(None, 12, 2)
+    (0.125, 0.25, 0.08333333333333333)
+    """
+    if head_count is None or units_count <= 1:
+        return column_frac(head_count, degree)
+    return min(1.0, units_count * column_frac(head_count, degree * units_count))
 
 
 def weight_precision(linear: Linear, model: Transformer, plan: ServingPlan) -> str:
@@ -190,7 +201,7 @@ def cached_frac(mixer: SoftmaxAttention, plan: ServingPlan) -> float:
     """Share of a layer's cache that one device of the attention group holds."""
     if mixer.latent_dim_count is not None:
         return 1.0
-    return column_frac(mixer.kv_heads_count, attention_tensor_count(plan))
+    return head_frac(mixer.kv_heads_count, attention_tensor_count(plan), plan.head_units_count)
 
 
 @formula(id="kv-cache-bytes", sources=("rl-derivation", "pagedattention-2023"))
