@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ridgeline.catalog import Catalog
@@ -59,12 +59,17 @@ def plan(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
     return answer
 
 
-def planned(scenario: Scenario, progress: Callable[[str], None] | None = None) -> PlanAnswer:
-    """As `plan`, with an answer without rows where no candidate has a feasible plan."""
+def planned(
+    scenario: Scenario, progress: Callable[[str], None] | None = None, machines: Sequence[Machine] = ()
+) -> PlanAnswer:
+    """As `plan`, with an answer without rows where no candidate has a feasible plan.
+
+    `machines` of `machines_of`, where they are there already; then remarks on what was filled in are not told again.
+    """
     terms = terms_of(scenario)
     require_fitting(scenario)
     notes: list[Note] = [*scenario.catalog.notes, *length_notes(scenario)]
-    machines = [machine for item in scenario.candidates for machine in _machines(item, scenario, notes)]
+    machines = machines or machines_of(scenario, notes)
     result: SearchResult[Any]
     if scenario.kind == "train":
         notes.append(Note("not-modelled", _OF_STEPS))
@@ -96,14 +101,19 @@ def terms_of(scenario: Scenario) -> Terms:
             }
         ),
     )
-    shares = {name: _interval(scenario.catalog, f"power.{name}") for name in _POWER_SHARES}
     return Terms(
         site=scenario.site,
         limits=limits,
         objective=file.objective,  # type: ignore[arg-type]
-        power=PowerLaw(**shares, facts=FrozenMap({name: f"power.{name}" for name in _POWER_SHARES})),
+        power=power_law(scenario.catalog),
         cost=CostTerms(basis=file.cost.basis or "", price_kind=file.cost.price, ownership=ownership),
     )
+
+
+def power_law(catalog: Catalog) -> PowerLaw:
+    """The assumed shares of the power models."""
+    shares = {name: _interval(catalog, f"power.{name}") for name in _POWER_SHARES}
+    return PowerLaw(**shares, facts=FrozenMap({name: f"power.{name}" for name in _POWER_SHARES}))
 
 
 def _given_or_fact(catalog: Catalog, given: float | None, fact_id: str) -> Interval:
@@ -210,6 +220,11 @@ def serving_request(scenario: Scenario) -> ServingRequest:
         kv_precision=serve.kv or "",
         pins=FrozenMap(pins),
     )
+
+
+def machines_of(scenario: Scenario, notes: list[Note]) -> list[Machine]:
+    """Every size of every candidate; what was filled in is added to `notes`."""
+    return [machine for item in scenario.candidates for machine in _machines(item, scenario, notes)]
 
 
 def _machines(candidate: Candidate, scenario: Scenario, notes: list[Note]) -> list[Machine]:

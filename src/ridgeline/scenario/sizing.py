@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ridgeline.core import Note, merge
 from ridgeline.errors import BadPlan, NoFeasiblePlan, ScenarioError
 from ridgeline.scenario.answer import PlanAnswer
 from ridgeline.scenario.load import Scenario
 from ridgeline.scenario.plain import finite
-from ridgeline.scenario.planning import _machines, infeasible_error, planned, serving_request, terms_of
+from ridgeline.scenario.planning import infeasible_error, machines_of, planned, serving_request, terms_of
 from ridgeline.search import Machine
 from ridgeline.search.result import rejected_text
 from ridgeline.search.sizing_result import Sizing
@@ -41,7 +42,10 @@ def size(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
     serve = scenario.file.workload.serve
     if serve is None:
         raise ScenarioError(f"{scenario.place('workload')}: has no `serve`")
-    plan = planned(scenario, progress)
+    filled: list[Note] = []
+    machines = machines_of(scenario, filled)
+    plan = planned(scenario, progress, machines)
+    plan = replace(plan, notes=merge(filled, plan.notes))
     refused = None if plan.rows else infeasible_error(scenario, plan)
     if isinstance(refused, BadPlan):
         raise refused
@@ -52,21 +56,20 @@ def size(scenario: Scenario, *, progress: Callable[[str], None] | None = None) -
         modes=("aggregated", "disaggregated") if asked.pools == "both" else (asked.pools,),
         simulate=asked.simulate,
     )
-    machines = () if plan.unsearched else _largest(scenario)
-    sizing = size_serving(serving_request(scenario), machines, terms_of(scenario), axes, progress)
+    largest = () if plan.unsearched else _largest(machines)
+    sizing = size_serving(serving_request(scenario), largest, terms_of(scenario), axes, progress)
     if refused is not None and not sizing.options:
         raise NoFeasiblePlan(f"{refused}\n{_none_text(sizing)}", dict(sizing.rejected))
     return SizingAnswer(scenario=scenario, plan=plan, sizing=sizing)
 
 
-def _largest(scenario: Scenario) -> tuple[Machine, ...]:
+def _largest(machines: Sequence[Machine]) -> tuple[Machine, ...]:
     """Each system once, at its largest size."""
     found: dict[str, Machine] = {}
-    for candidate in scenario.candidates:
-        for machine in _machines(candidate, scenario, []):
-            known = found.get(machine.system.id)
-            if known is None or machine.devices_count > known.devices_count:
-                found[machine.system.id] = replace(machine)
+    for machine in machines:
+        known = found.get(machine.system.id)
+        if known is None or machine.devices_count > known.devices_count:
+            found[machine.system.id] = machine
     return tuple(found.values())
 
 

@@ -34,11 +34,16 @@ _TRIES = 12  # src: rl-numerics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefill:
-    """An engine that reads `prompts_count` prompts a step and nothing else."""
+    """An engine that reads `prompts_count` prompts a step and nothing else.
+
+    `cache_bytes`: keys and values of one prompt; `shard_bytes`: what one device holds of them.
+    """
 
     worker: Worker
     prompts_count: int
     point: Point
+    cache_bytes: float
+    shard_bytes: float
 
     @property
     def step_s(self) -> float:
@@ -54,12 +59,13 @@ class Prefill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decode:
     """An engine that only decodes: its time per token with `counts` requests in service, up to what the pool, the
-    scheduler and the limit on it allow (`most_count`)."""
+    scheduler and the limit on it allow (`most_count`). `shard_bytes`: of a prompt's cache on one device."""
 
     worker: Worker
     counts: Floats
     tpot_s: Floats
     most_count: float
+    shard_bytes: float
 
     def tpot_at(self, count: float) -> float:
         """Time per token with `count` in service."""
@@ -86,6 +92,7 @@ def prefill_engines(worker: Worker) -> Iterator[Prefill]:
     """`worker` as a prefill engine, with one prompt and with a few in a step where its memory holds them."""
     job = worker.job
     reading = job.with_load(output_tokens=1.0)
+    cache_bytes, shard_bytes = _cache_bytes(worker), _shard_bytes(worker)
     for count in _PROMPTS:
         tokens = math.ceil(count * job.prompt_tokens)
         sized = reading
@@ -98,7 +105,11 @@ def prefill_engines(worker: Worker) -> Iterator[Prefill]:
             break
         prompts = count * job.plan.attention_data_count * job.plan.pipeline_count
         yield Prefill(
-            worker=Worker(job=sized, room=room), prompts_count=prompts, point=static_point(sized, float(prompts))
+            worker=Worker(job=sized, room=room),
+            prompts_count=prompts,
+            point=static_point(sized, float(prompts)),
+            cache_bytes=cache_bytes,
+            shard_bytes=shard_bytes,
         )
 
 
@@ -111,7 +122,13 @@ def decode_engine(worker: Worker) -> Decode | None:
         times.append(step_time(worker.job, decode_step(worker.job, count)).time_s)
         if load.tpot_p95_s is not None and times[-1] > load.tpot_p95_s:
             break
-    engine = Decode(worker=worker, counts=np.array(counts), tpot_s=np.array(times), most_count=counts[-1])
+    engine = Decode(
+        worker=worker,
+        counts=np.array(counts),
+        tpot_s=np.array(times),
+        most_count=counts[-1],
+        shard_bytes=_shard_bytes(worker),
+    )
     if load.tpot_p95_s is None:
         return engine
     most = engine.count_at(load.tpot_p95_s)
@@ -168,17 +185,27 @@ def cache_transfer_s(
     return latency_s + max(sent_bytes_per_device, received_bytes_per_device) / oneway_bytes_per_s
 
 
-def transfer(prefill: Worker, decode: Worker, system: System, devices_count: int) -> Transfer:
+def transfer(prefill: Prefill, decode: Decode, system: System, devices_count: int) -> Transfer:
     """How a prompt's cache goes from one engine to the other, over the outermost level that `devices_count` devices
     span (engines of one node use the links inside it)."""
     tier = tiers(RankGroup(size_count=max(2, devices_count)), system)[-1]
-    sent, taken = (sequence_cache_bytes(side.job, side.job.prompt_tokens) for side in (prefill, decode))
-    whole = prefill.job.with_plan(tensor_count=1, pipeline_count=1, expert_count=1, attention_data_count=1)
+    latency_s = tier.level.latency_s * tier.hops_count
     return Transfer(
-        whole_bytes=sequence_cache_bytes(whole, whole.prompt_tokens),
-        time_s=cache_transfer_s(sent, taken, tier.pair_bytes_per_s, tier.level.latency_s * tier.hops_count),
+        whole_bytes=prefill.cache_bytes,
+        time_s=cache_transfer_s(prefill.shard_bytes, decode.shard_bytes, tier.pair_bytes_per_s, latency_s),
         level=tier.level.name,
     )
+
+
+def _shard_bytes(worker: Worker) -> float:
+    """Cache of one prompt on one device of `worker`."""
+    return sequence_cache_bytes(worker.job, worker.job.prompt_tokens)
+
+
+def _cache_bytes(worker: Worker) -> float:
+    """Cache of one prompt, once."""
+    whole = worker.job.with_plan(tensor_count=1, pipeline_count=1, expert_count=1, attention_data_count=1)
+    return sequence_cache_bytes(whole, whole.prompt_tokens)
 
 
 @lru_cache(maxsize=4096)
@@ -303,7 +330,7 @@ def token_limit_s(load: Load, first_s: float) -> float:
 def most_of(prefill: Prefill, decode: Decode, system: System, devices_count: int) -> Pairing | None:
     """The ratio of engines on `devices_count` devices that carries most requests within the limits; None: none does."""
     load = decode.worker.job.load
-    moved = transfer(prefill.worker, decode.worker, system, devices_count)
+    moved = transfer(prefill, decode, system, devices_count)
     fixed_s = prefill.step_s + moved.time_s
     patience_s = _patience_s(load, fixed_s)
     if patience_s is not None and patience_s < 0:
@@ -350,7 +377,7 @@ def fewest_for(prefill: Prefill, decode: Decode, system: System, devices_count: 
     """The fewest engines of either kind, at most `devices_count` devices, that carry the rate or the requests at once
     of the load within its limits; None where no number does."""
     load = decode.worker.job.load
-    moved = transfer(prefill.worker, decode.worker, system, devices_count)
+    moved = transfer(prefill, decode, system, devices_count)
     fixed_s = prefill.step_s + moved.time_s
     patience_s = _patience_s(load, fixed_s)
     if patience_s is not None and patience_s < 0:

@@ -86,11 +86,16 @@ def _with_simulation(option: Sized, request: ServingRequest, machine: Machine) -
 
 
 def simulated(option: Sized, request: ServingRequest, machine: Machine) -> Simulated | None:
-    """A run of a cell of `option` under its load (Poisson, or users that send again at once); None for encoders, and
-    where more requests are under way than a short run can hold. Engines without a load get users, pools Poisson
-    arrivals at 95 % of the most that they carry."""
+    """A run of a cell of `option` under its load (Poisson, or users that send again at once).
+
+    None for encoders and engines without continuous batching, and where more requests are under way than a short run
+    can hold. Engines without a load get users, pools Poisson arrivals at 95 % of the most that they carry.
+    """
     load = request.load
-    if machine.engine is None or load.output_tokens <= 0 or request.model.main.role != "decoder":
+    engine = machine.engine
+    if engine is None or engine.batching != "continuous":
+        return None
+    if load.output_tokens <= 0 or request.model.main.role != "decoder":
         return None
     cell = cell_of(tuple(pool.plan.replica_count for pool in option.pools))
     pools = tuple(

@@ -47,7 +47,7 @@ def exact_pairing(pairing: Pairing, machine: Machine) -> ExactPairing | None:
     load = pairing.decode.worker.job.load
     free = load.rate_per_s is None and load.concurrency_count is None
     while pairing.running_count >= 1 and pairing.devices_count <= machine.devices_count:
-        moved = transfer(pairing.prefill.worker, pairing.decode.worker, machine.system, pairing.devices_count)
+        moved = transfer(pairing.prefill, pairing.decode, machine.system, pairing.devices_count)
         pairing = replace(pairing, transfer=moved)
         limit_s = token_limit_s(load, pairing.ttft_p95_s)
         count = pairing.running_count

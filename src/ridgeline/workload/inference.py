@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from ridgeline.specs import (
     EngineProfile,
@@ -86,9 +87,18 @@ def _encoder_step(step: Step) -> Step:
 def _stack_ops(stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:
     for linear in stack.linears:
         yield _gemm((linear,), setting, _rows(linear, setting), linear.name), 1.0
+    for layer, repeats in _distinct_layers(stack):
+        for op, count in _layer_ops(layer, stack, setting):
+            yield op, count * repeats
+
+
+@lru_cache(maxsize=1024)
+def _distinct_layers(stack: Stack) -> tuple[tuple[Layer, int], ...]:
+    """Different layers and how often each occurs: layers that alternate are many runs of few kinds."""
+    found: dict[Layer, int] = {}
     for run in stack.runs:
-        for op, count in _layer_ops(run.layer, stack, setting):
-            yield op, count * run.repeat_count
+        found[run.layer] = found.get(run.layer, 0) + run.repeat_count
+    return tuple(found.items())
 
 
 def _layer_ops(layer: Layer, stack: Stack, setting: Setting) -> Iterator[tuple[Op, float]]:

@@ -119,11 +119,13 @@ def test_pools_give_every_request_to_both_kinds() -> None:
 def test_the_cache_of_a_prompt_moves_byte_for_byte() -> None:
     """Llama-3.1-8B: 32 layers x 8 heads x 128 x 2 x 2 B = 131,072 B a token; 1,024 tokens over one 400 Gb/s card."""
     worker = fitting()[0]
-    moved = transfer(worker, worker, worker.job.system, 16)
+    prefill, decode = next(prefill_engines(worker)), decode_engine(worker)
+    assert decode is not None
+    moved = transfer(prefill, decode, worker.job.system, 16)
     assert moved.whole_bytes == 1024 * 131_072
     assert moved.level == "rail"
     assert moved.time_s == pytest.approx(1024 * 131_072 / 50e9 + 2.7e-6, rel=1e-3)
-    inside = transfer(worker, worker, worker.job.system, 8)
+    inside = transfer(prefill, decode, worker.job.system, 8)
     assert inside.level == "nvlink"
     assert inside.time_s < moved.time_s / 5
     assert cache_transfer_s(2e9, 1e9, 1e9, 0.5) == 2.5

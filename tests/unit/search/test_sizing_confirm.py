@@ -36,8 +36,8 @@ def asked(model="llama-3.1-8b", system="dgx-h100", devices=16, **serve):
 
 @pytest.mark.parametrize("load", [{"rate": "60 1/s"}, {"concurrency": 60}])
 def test_the_simulation_of_an_answer_is_near_it(load: dict[str, object]) -> None:
-    """Rate within what so few arrivals scatter, the time of a token within a sixth below and a twentieth above: the closed
-    form takes the 95th percentile of how many run for all of a request."""
+    """Rate within what so few arrivals scatter; time of a token at most a twentieth above and not a third below: the
+    closed form takes the 95th percentile of how many run for all of a request."""
     request, machine, terms = asked(**load)
     answer = size_serving(request, [machine], terms, Axes(simulate=True))
     assert {option.mode for option in answer.options} == {"aggregated", "disaggregated"}
