@@ -50,14 +50,19 @@ def sustained_clock_frac(calibration: Calibration, chip: Chip, precision: str) -
     law, _ = gemm_law(calibration, chip, precision)
     kept = law.parameters.get("sustained_frac", 1.0)
     other = MEASURED.get(chip.architecture)
-    if kept >= 1.0 or law.level == "device" or other is None or not (chip.tdp_w and chip.unit_count and chip.clock_hz):
+    if law.level == "device" or other is None or not (chip.tdp_w and chip.unit_count and chip.clock_hz):
         return kept
-    return clock_of_power_frac(kept, other, (chip.tdp_w, float(chip.unit_count), chip.clock_hz))
+    part = (chip.tdp_w, float(chip.unit_count), chip.clock_hz)
+    if kept >= 1.0:  # it keeps its full clock at its limit: a unit of any part is taken to spend as much a cycle
+        watts, units, clock_hz = other
+        return clock_of_power_frac(kept, (watts, units * clock_hz / part[2], part[2]), part)
+    return clock_of_power_frac(kept, other, part)
 
 
 # Parts on which the laws of an architecture were measured: watts, units, full clock (their data sheets).
 MEASURED: dict[str, tuple[float, float, float]] = {
     "hopper": (700.0, 132.0, 1.98e9),  # src: nvidia-superpod-h100
+    "ampere": (400.0, 108.0, 1.41e9),  # src: aiconfigurator-core
     "ada": (350.0, 142.0, 2.52e9),  # src: mullet-l40s-datasheet
 }
 # Voltage against clock, as shares of the full ones: flat below the knee (one card whose clock was logged under caps).

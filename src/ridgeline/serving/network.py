@@ -18,13 +18,14 @@ from ridgeline.core import (
     total,
 )
 from ridgeline.device import KernelContext, kernels_count, op_time
+from ridgeline.device.settled import sustained_clock_frac, unthrottled
 from ridgeline.errors import BadPlan
+from ridgeline.serving.heat import lower_clock_s
 from ridgeline.specs import Calibration, Chip, EngineProfile, System, bytes_per_element
 from ridgeline.specs.network import Network
 from ridgeline.workload.network_inference import LAYOUT, Execution, network_inference_ops
 from ridgeline.workload.network_memory import largest_working_set_count
 from ridgeline.workload.ops import Convolve, Elementwise, Gemm, Op, Repeated
-
 
 # What a core takes in from its second-level cache, half of the published most.
 _CORE_BYTES_PER_CYCLE = 32.0  # src: intel-optimization-manual
@@ -87,6 +88,7 @@ class _Sum:
     """Times of one kind of work."""
 
     time_s: float = 0.0
+    bound_s: float = 0.0
     doubt_s: float = 0.0
     uses: tuple[str, ...] = ()
     model: str = ""
@@ -109,11 +111,14 @@ def estimate_network(job: NetworkServingJob) -> NetworkServingEstimate:
     )
     ops = network_inference_ops(job.network, job.batch_count, how)
     sums, waiting_s, moved = _timed(ops, job)
-    busy_s = sum(item.time_s for item in sums.values())
+    slower_s = _slower_s(sums, job)
+    busy_s = sum(item.time_s for item in sums.values()) + slower_s
+    waiting_s = max(0.0, waiting_s - slower_s)
     host_s = job.engine.host_step_s
     if job.sustained:
         host_s = max(0.0, host_s - busy_s - waiting_s)
-    tree = total("batch", "s", [*_leaves(sums), *_host(job, waiting_s, host_s)])
+    clock = [leaf("lower clock", slower_s, "s", model="sustained-clock")] if slower_s > 0 else []
+    tree = total("batch", "s", [*_leaves(sums), *clock, *_host(job, waiting_s, host_s)])
     sigma = combine_correlated([(item.time_s, item.doubt_s / item.time_s) for item in sums.values() if item.time_s > 0])
     share = busy_s / tree.value
     terms = [(busy_s, sigma), (waiting_s, job.engine.floor_sigma), (host_s, job.engine.host_sigma)]
@@ -139,18 +144,20 @@ def estimate_network(job: NetworkServingJob) -> NetworkServingEstimate:
 def _timed(ops: tuple[Repeated, ...], job: NetworkServingJob) -> tuple[dict[str, _Sum], float, float]:
     """Sums by kind of work, what the device waits for the host (which runs ahead while it can), and bytes moved."""
     chip = _near(job.system.chip)
+    calibration = unthrottled(job.calibration)
     context = KernelContext(attention=_family(job))
-    known: dict[object, tuple[float, float, float, str, tuple[str, ...]]] = {}
+    known: dict[object, tuple[float, float, float, str, tuple[str, ...], bool]] = {}
     sums: dict[str, _Sum] = {}
     busy_s = issued_s = moved = 0.0
     for item in ops:
         op = item.op
         found = known.get(op)
         if found is None:
-            done = op_time(op, chip, job.calibration, context)  # type: ignore[arg-type]
+            done = op_time(op, chip, calibration, context)  # type: ignore[arg-type]
             issue_s = _issue_s(op, context, job.engine)
-            found = known[op] = (done.time_s, issue_s, done.sigma, done.model, done.uses)
-        time_s, issue_s, sigma, model, uses = found
+            bound = done.bound == "compute" and not isinstance(op, Elementwise)
+            found = known[op] = (done.time_s, issue_s, done.sigma, done.model, done.uses, bound)
+        time_s, issue_s, sigma, model, uses, bound = found
         kind = (
             "convolutions"
             if isinstance(op, Convolve)
@@ -160,6 +167,7 @@ def _timed(ops: tuple[Repeated, ...], job: NetworkServingJob) -> tuple[dict[str,
         )
         part = sums.setdefault(kind, _Sum())
         part.time_s += time_s * item.count
+        part.bound_s += time_s * item.count if bound else 0.0
         part.doubt_s += time_s * item.count * sigma
         part.model = part.model or model
         part.uses = part.uses if set(uses) <= set(part.uses) else tuple(dict.fromkeys((*part.uses, *uses)))
@@ -167,6 +175,16 @@ def _timed(ops: tuple[Repeated, ...], job: NetworkServingJob) -> tuple[dict[str,
         issued_s += issue_s * item.count
         moved += float(getattr(op, "bytes", 0.0)) * item.count
     return sums, max(0.0, issued_s - busy_s), moved
+
+
+def _slower_s(sums: dict[str, _Sum], job: NetworkServingJob) -> float:
+    """What the clock that power leaves adds to a batch at the full one (see `serving.heat`)."""
+    chip, time_s = job.system.chip, sum(part.time_s for part in sums.values())
+    bound_s = sum(part.bound_s for part in sums.values())
+    if time_s <= 0 or bound_s <= 0 or not chip.has_peak(job.precision):
+        return 0.0
+    busy = min(1.0, job.network.forward_flop() * job.batch_count / (chip.peak(job.precision) * time_s))
+    return lower_clock_s(bound_s, busy, sustained_clock_frac(job.calibration, chip, job.precision))
 
 
 @cache
