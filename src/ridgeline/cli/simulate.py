@@ -21,7 +21,7 @@ def command(
         from ridgeline.scenario import load_scenario, read_scenario, require_kind
         from ridgeline.scenario.simulating import simulate
 
-        file, where, _, set_paths = read_scenario(scenario, sets or ())
+        file, where, folder, set_paths = read_scenario(scenario, sets or ())
         if file.workload.pipeline is not None:
             from ridgeline.report.pipeline import pipeline_report
             from ridgeline.scenario.simulated_pipeline import simulate_pipeline
@@ -29,10 +29,16 @@ def command(
             found = simulate_pipeline(file, where, set_paths, load_catalog(catalog or ()))
             target.emit(found.to_dict, lambda: pipeline_report(found))
             return
-        loaded = load_scenario(scenario, sets or (), catalog=load_catalog(catalog or ()))
-        require_kind(loaded, "serve")
-        answer = simulate(loaded, progress=progress)
-        progress("")
+        from ridgeline.scenario.simulated_network import names_network, simulate_network
+
+        facts = load_catalog(catalog or ())
+        if names_network(file, facts):
+            answer = simulate_network(file, where, folder, set_paths, facts)
+        else:
+            loaded = load_scenario(scenario, sets or (), catalog=facts)
+            require_kind(loaded, "serve")
+            answer = simulate(loaded, progress=progress)
+            progress("")
 
         def text() -> Renderables:
             from ridgeline.report.simulation import simulation_report
@@ -40,4 +46,4 @@ def command(
             return simulation_report(answer)
 
         target.emit(answer.to_dict, text)
-        leave_if_interrupted(answer.plan.unsearched)
+        leave_if_interrupted(answer.unsearched)

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
+from ridgeline.catalog import Fact
 from ridgeline.core import Note
 from ridgeline.report.layout import (
     ENERGY_STEPS,
@@ -35,14 +36,14 @@ _NOTES_SHOWN = 8
 
 def plan_report(answer: PlanAnswer) -> Sequence[RenderableType]:
     """Question, what the answer leans on, the best row in detail, everything ranked."""
-    parts: list[RenderableType] = [*_question(answer), *leans_lines(answer), plain("")]
+    parts: list[RenderableType] = [*_question(answer), *leans_lines(answer.leans), plain("")]
     parts += _detail(answer.rows[0], everything=False)
     return [*parts, *_ranking(answer)]
 
 
 def detail_report(answer: PlanAnswer) -> Sequence[RenderableType]:
     """As `plan_report`, with the whole trees of every row."""
-    parts: list[RenderableType] = [*_question(answer), *leans_lines(answer), plain("")]
+    parts: list[RenderableType] = [*_question(answer), *leans_lines(answer.leans), plain("")]
     for row in answer.rows:
         parts += _detail(row, everything=True)
     return [*parts, *_ranking(answer)]
@@ -103,11 +104,11 @@ def _place(answer: PlanAnswer) -> str:
     return text + (f"; limits: {', '.join(limits)}" if limits else "") + f"; objective: {file.objective}"
 
 
-def leans_lines(answer: PlanAnswer) -> list[RenderableType]:
+def leans_lines(leans: Sequence[Fact]) -> list[RenderableType]:
     """The first lines: assumed and secondary figures that the answer rests on."""
     lines: list[RenderableType] = []
     for kind, word in (("assumed", "assumed"), ("secondary", "secondary (not the maker's)")):
-        ids = [fact.id for fact in answer.leans if (fact.kind == "assumed") == (kind == "assumed")]
+        ids = [fact.id for fact in leans if (fact.kind == "assumed") == (kind == "assumed")]
         if ids:
             shown = ", ".join(ids[:6]) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
             lines.append(plain(f"rests on {len(ids)} {word} figure{'s' if len(ids) != 1 else ''}: {shown}", "yellow"))

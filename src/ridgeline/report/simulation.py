@@ -29,15 +29,15 @@ _LEVELS = ("queue", "running", "cache_frac", "output_tokens_per_s", "requests_pe
 
 def simulation_report(answer: SimulationAnswer) -> Sequence[RenderableType]:
     """Traffic, each candidate in detail, the table of all."""
-    model = answer.plan.scenario.model
-    parts: list[RenderableType] = [plain(f"{model.id}: {answer.traffic.text}", "bold"), *leans_lines(answer.plan)]
+    parts: list[RenderableType] = [plain(f"{answer.model['id']}: {answer.traffic.text}", "bold")]
+    parts += leans_lines(answer.leans)
     parts.append(plain(""))
     for row in answer.rows:
         parts += _detail(row)
     parts += [plain(note_text(note)) for note in answer.notes if note.kind != "fill"]
-    if answer.plan.infeasible:
+    if answer.infeasible:
         lines = table("infeasible", "", left=(0, 1), flexible=(1,))
-        for item in answer.plan.infeasible:
+        for item in answer.infeasible:
             lines.add_row(f"{item.system_id} x {item.devices_count:,}", "; ".join(item.reasons))
         parts += [lines, plain("")]
     return [*parts, _ranking(answer)]
@@ -45,12 +45,13 @@ def simulation_report(answer: SimulationAnswer) -> Sequence[RenderableType]:
 
 def _detail(row: SimulatedRow) -> list[RenderableType]:
     measured, part = row.part.measured, row.part
-    title = f"{row.row.rank}. {row.row.system} x {row.row.devices:,}: {row.row.layout}, {part.mode}"
+    title = f"{row.rank}. {row.system} x {row.devices:,}: {row.layout}, {part.mode}"
     cut = f"{measured.warm_up_s:.3g} s of warm-up left out" if measured.warm_up_s > 0 else "nothing left out"
     runs = f"{measured.runs_count} runs, " if measured.runs_count > 1 else ""
+    come = f", {measured.offered_per_s:.4g} come" if not part.users_count else f" of {part.users_count:,} users"
     said = [
         f"{runs}{measured.measured_count:,} of {measured.requests_count:,} requests measured ({cut})",
-        f"rate: {_sampled(measured.requests_per_s)} requests/s end, {measured.offered_per_s:.4g} come"
+        f"rate: {_sampled(measured.requests_per_s)} requests/s end{come}"
         + (f"; {_sampled(measured.output_tokens_per_s)} output tokens/s" if measured.tpot else ""),
         _goodput(row),
         _levels_text(row),
@@ -68,12 +69,11 @@ def _detail(row: SimulatedRow) -> list[RenderableType]:
 
 def _latencies(row: SimulatedRow) -> Table:
     found = table("latency", "mean", "p50", "p90", "p95", "p99", "closed form", left=(0,))
-    estimate = row.row.found.estimate
     for name, words in _NAMES:
         spread: Distribution | None = getattr(row.part.measured, name)
         if spread is None or (name == "ttft" and row.part.measured.tpot is None):
             continue
-        formula = getattr(estimate, f"{name}_s", None)
+        formula = row.closed_form.get(f"{name}_s")
         closed = "" if formula is None else f"{show(formula.best, 'time')} mean"
         cells = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99)
         found.add_row(words, *(_time(cell) for cell in cells), closed)
@@ -158,8 +158,8 @@ def _ranking(answer: SimulationAnswer) -> Table:
         spans = (("e2e_p95_s",), ("ttft_p95_s",), ("tpot_p95_s",)) if generates else (("e2e_p95_s",),)
         cells = [_spanned(part.ranges.get(name)) for (name,) in spans]
         within = f"{measured.within_frac['all']:.1%}" if len(measured.within_frac) > 1 else "-"
-        machine = f"{row.row.system} x {row.row.devices:,}"
-        found.add_row(f"{row.row.rank}", machine, *cells, within, f"{measured.requests_per_s.best:.4g}")
+        machine = f"{row.system} x {row.devices:,}"
+        found.add_row(f"{row.rank}", machine, *cells, within, f"{measured.requests_per_s.best:.4g}")
     return found
 
 

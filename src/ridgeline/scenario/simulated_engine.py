@@ -8,76 +8,95 @@ from dataclasses import replace
 import numpy as np
 
 from ridgeline.core import Note, merge
-from ridgeline.scenario.answer import AnswerRow
 from ridgeline.scenario.load import Scenario
-from ridgeline.scenario.planning import terms_of
+from ridgeline.scenario.planning import power_law
 from ridgeline.scenario.simulated_options import options_of, pools_of
-from ridgeline.scenario.simulated_parts import Z_80, SimulatedPart, Work, limits_of, power_of, ranges, repeated
-from ridgeline.scenario.simulated_traffic import Drawn
+from ridgeline.scenario.simulated_parts import (
+    Z_80,
+    Drawer,
+    SimulatedPart,
+    Work,
+    limits_of,
+    power_of,
+    ranges,
+    repeated,
+)
+from ridgeline.scenario.simulated_traffic import Drawn, require_serve, users_of, with_users
 from ridgeline.search import ServingRow
 from ridgeline.serving import ServingJob
 from ridgeline.simulation.cluster import Trace
-from ridgeline.simulation.engine import prepare
+from ridgeline.simulation.engine import Prepared, prepare
 from ridgeline.simulation.options import Pool, SimulationOptions, Users
 from ridgeline.simulation.results import Measured, Served, Timeline, measure, steadiness, with_gaps
-from ridgeline.simulation.traffic import ClosedLoop, OpenLoop, Replay
+from ridgeline.simulation.traffic import ClosedLoop, Traffic
 from ridgeline.specs import Requests
 from ridgeline.specs.requests import Floats
 
-_LEAST_USERS = 1
 
-
-def engine_run(scenario: Scenario, row: AnswerRow, job: ServingJob, drawn: Drawn) -> SimulatedPart:
+def engine_run(scenario: Scenario, found: ServingRow, job: ServingJob, drawn: Drawn) -> SimulatedPart:
     """The traffic of `scenario` through the engines of one candidate."""
-    control, notes = scenario.file.simulate, []
+    control, serve, notes = scenario.file.simulate, require_serve(scenario), []
     options, pools = options_of(scenario, job), pools_of(scenario, job)
     traffic = drawn.traffic
     if drawn.users_from_room and isinstance(traffic, ClosedLoop):
-        users = max(_LEAST_USERS, round(row.found.estimate.running_count if isinstance(row.found, ServingRow) else 1.0))
-        traffic = replace(traffic, users_count=users)
+        users = max(1, round(found.estimate.running_count))
+        traffic = with_users(traffic, users, control.requests)
         notes.append(Note("fill", f"maximum load: {users:,} users, as many as the closed form lets run at once"))
+    engines = _Engines(pools, options)
 
     def run(seed: int, factor: float = 1.0) -> Trace:
-        return _scaled(_simulated(traffic, pools, options, seed, factor), factor)
+        return _scaled(engines.run(traffic, seed, factor), factor)
 
     def measured(runs: list[Trace]) -> Measured:
-        return measure([_served(item) for item in runs], limits_of(scenario), control.warm_up)
+        return measure([_served(item) for item in runs], limits_of(serve), control.warm_up, users_of(traffic))
 
     runs: list[Trace] = repeated(run, control.seed, control.replications, drawn.random)
     best = with_gaps(measured(runs), [(item.gap_edges_s, item.gap_counts) for item in runs])
-    sigma = row.found.estimate.e2e_s.sigma if isinstance(row.found, ServingRow) else 0.0
+    sigma = found.estimate.e2e_s.sigma
     quick, slow = (measured([run(control.seed, math.exp(sign * Z_80 * sigma))]) for sign in (-1.0, 1.0))
     levels, work = _over_time(runs[0], sum(pool.replicas_count for pool in pools))
-    made = best.output_tokens_per_s.best
-    power, more, told = power_of(job, work, terms_of(scenario).power, scenario.site.pue_frac, ("token", made))
-    notes += [*told, *steadiness(best, drawn.open_loop), *_refused(runs)]
+    drawer = Drawer(
+        system=job.system,
+        devices_count=job.plan.devices_count,
+        precision=job.plan.activation_precision,
+        law=power_law(scenario.catalog),
+        pue_frac=scenario.site.pue_frac,
+    )
+    power, more, told = power_of(drawer, work, ("token", best.output_tokens_per_s.best))
+    notes += [*told, *steadiness(best, users_of(traffic)), *_refused(runs)]
     return SimulatedPart(
         mode=f"{options.batching if options.batching != 'engine' else job.engine.batching} batching",
         measured=best,
         timeline=replace(levels, levels={**levels.levels, **more}),
         ranges=ranges(best, quick, slow),
         power=power,
+        users_count=users_of(traffic),
         extra={"engine": _engine_dict(runs)},
         notes=merge(notes),
     )
 
 
-def _simulated(
-    traffic: OpenLoop | Replay | ClosedLoop,
-    pools: tuple[Pool, ...],
-    options: SimulationOptions,
-    seed: int,
-    factor: float,
-) -> Trace:
-    """One run with all step times multiplied by `factor`: time is measured in units of it, so arrivals are divided."""
-    generator = np.random.default_rng(seed)
-    if isinstance(traffic, ClosedLoop):
-        inputs, outputs, thought_s = traffic.draw(generator)
-        requests = Requests(arrived_s=np.zeros(len(inputs)), input_tokens=inputs, output_tokens=outputs)
-        users = Users(users_count=min(traffic.users_count, traffic.count), thought_s=thought_s / factor)
-        return prepare(pools, requests, options, users).run()
-    requests = traffic.draw(generator)
-    return prepare(pools, requests.with_arrivals(requests.arrived_s / factor), options).run()
+class _Engines:
+    """Engines whose tables of step times are made once, for all seeds and speeds."""
+
+    def __init__(self, pools: tuple[Pool, ...], options: SimulationOptions) -> None:
+        self._pools, self._options = pools, options
+        self._made: Prepared | None = None
+
+    def run(self, traffic: Traffic, seed: int, factor: float) -> Trace:
+        """One run with all step times multiplied by `factor`: time is counted in units of it, arrivals are divided."""
+        generator = np.random.default_rng(seed)
+        users = None
+        if isinstance(traffic, ClosedLoop):
+            inputs, outputs, thought_s = traffic.draw(generator)
+            requests = Requests(arrived_s=np.zeros(len(inputs)), input_tokens=inputs, output_tokens=outputs)
+            users = Users(users_count=users_of(traffic), thought_s=thought_s / factor)
+        else:
+            drawn = traffic.draw(generator)
+            requests = drawn.with_arrivals(drawn.arrived_s / factor)
+        if self._made is None:
+            self._made = prepare(self._pools, requests, self._options, users)
+        return replace(self._made.with_requests(requests), users=users).run()
 
 
 def _scaled(run: Trace, factor: float) -> Trace:

@@ -11,11 +11,11 @@ import numpy as np
 from ridgeline.core import FrozenMap, Interval, Note, quadrature
 from ridgeline.errors import MissingFact
 from ridgeline.power import PowerLaw, estimate_power
-from ridgeline.scenario.load import Scenario
+from ridgeline.scenario.schema import ServeFile
 from ridgeline.search.serving import activity_of
-from ridgeline.serving import ServingJob
 from ridgeline.simulation.percentiles import Distribution
 from ridgeline.simulation.results import Limits, Measured, Timeline
+from ridgeline.specs import System
 from ridgeline.specs.requests import Floats
 
 
@@ -52,13 +52,15 @@ class SimulatedPower:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPart:
     """One candidate. `mode`: how its engine batches. `ranges`: central 80 % of headline figures, because the times of
-    steps are that uncertain (confidence of sampling is in `measured`). `extra`: what only this mode has."""
+    steps are that uncertain (confidence of sampling is in `measured`). `users_count` of a closed loop (0: open).
+    `extra`: what only this mode has."""
 
     mode: str
     measured: Measured
     timeline: Timeline
     ranges: FrozenMap[str, Interval]
     power: SimulatedPower | None
+    users_count: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
@@ -66,6 +68,7 @@ class SimulatedPart:
         """Plain data."""
         return {
             "mode": self.mode,
+            "users": self.users_count,
             "simulated": self.measured.to_dict(),
             "ranges": {name: interval.to_dict() for name, interval in self.ranges.items()},
             "power": None if self.power is None else self.power.to_dict(),
@@ -77,11 +80,8 @@ class SimulatedPart:
 Z_80 = 1.2815515655446004  # 80 % of a normal distribution lies within this many deviations
 
 
-def limits_of(scenario: Scenario) -> Limits:
+def limits_of(serve: ServeFile) -> Limits:
     """The latency limits of the scenario, held against every single request."""
-    serve = scenario.file.workload.serve
-    if serve is None:
-        return Limits()
     return Limits(ttft_s=serve.ttft_p95, tpot_s=serve.tpot_p95, e2e_s=serve.latency_p95)
 
 
@@ -108,16 +108,25 @@ def ranges(best: Measured, quick: Measured, slow: Measured) -> FrozenMap[str, In
     return FrozenMap(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawer:
+    """What draws power: so many devices of a system, busy in this format; by what law, under what overhead."""
+
+    system: System
+    devices_count: int
+    precision: str
+    law: PowerLaw
+    pue_frac: float
+
+
 def power_of(
-    job: ServingJob, work: Work, law: PowerLaw, pue_frac: float, per_s: tuple[str, float]
+    drawer: Drawer, work: Work, per_s: tuple[str, float]
 ) -> tuple[SimulatedPower | None, dict[str, Floats], tuple[Note, ...]]:
     """Mean power, power in each slice, and energy of what is made `per_s` (its name and rate)."""
-    count = job.plan.devices_count
-    precision = job.plan.activation_precision
 
     def drawn(flop: float, moved: float, busy: float) -> Any:
-        activity = activity_of(job.system.chip, precision, flop, moved, busy)
-        return estimate_power(job.system, count, activity, law)
+        activity = activity_of(drawer.system.chip, drawer.precision, flop, moved, busy)
+        return estimate_power(drawer.system, drawer.devices_count, activity, drawer.law)
 
     try:
         mean = drawn(work.flop_per_s, work.bytes_per_s, work.busy_frac)
@@ -125,7 +134,7 @@ def power_of(
         return None, {}, (Note("missing", str(error)),)
     slices = zip(work.slice_flop_per_s, work.slice_bytes_per_s, work.slice_busy_frac, strict=True)
     over_time = np.array([drawn(float(f), float(b), float(u)).total_w.best for f, b, u in slices])
-    meter = mean.total_w.scaled(pue_frac)
+    meter = mean.total_w.scaled(drawer.pue_frac)
     name, rate = per_s
     energy = Interval.from_sigma(meter.best / rate, quadrature(meter.sigma)) if rate > 0 else None
     found = SimulatedPower(machine_w=mean.total_w, meter_w=meter, energy_j=energy, per=name)

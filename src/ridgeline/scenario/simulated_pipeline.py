@@ -19,6 +19,7 @@ from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.scenario.problems import place
 from ridgeline.scenario.schema import PipelineFile, ScenarioFile
 from ridgeline.scenario.settings import Path as KeyPath
+from ridgeline.scenario.simulating import lean_dict
 from ridgeline.simulation.percentiles import Distribution, distribution
 from ridgeline.simulation.pipeline import (
     Pipeline,
@@ -105,8 +106,8 @@ class PipelineAnswer:
                     "synchronous": self.synchronous.to_dict(),
                     "asynchronous": self.asynchronous.to_dict(),
                     "queues_gain": self.gain,
-                    "assumed": [_lean(fact) for fact in self.leans if fact.kind == "assumed"],
-                    "secondary": [_lean(fact) for fact in self.leans if fact.kind != "assumed"],
+                    "assumed": [lean_dict(fact) for fact in self.leans if fact.kind == "assumed"],
+                    "secondary": [lean_dict(fact) for fact in self.leans if fact.kind != "assumed"],
                     "notes": [note.to_dict() for note in self.notes],
                     "uses": list(self.frame.facts()),
                 }
@@ -217,16 +218,3 @@ def _remarks(builder: PipelineBuilder, file: PipelineFile) -> list[Note]:
         fact = "pipelines.host_memory_bandwidth"
         notes.append(Note("assumed", "the bandwidth of the host's memory is not known, one is taken", (fact,)))
     return notes
-
-
-def _lean(fact: Fact) -> dict[str, Any]:
-    return {
-        "id": fact.id,
-        "kind": fact.kind,
-        "value": fact.value,
-        "unit": fact.unit,
-        "low": fact.low,
-        "high": fact.high,
-        "why": fact.why or fact.note,
-        "source": fact.source,
-    }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ridgeline.core import Note
 from ridgeline.errors import ScenarioError
+from ridgeline.intake import Trace
 from ridgeline.scenario.load import Scenario
-from ridgeline.scenario.schema import ServeFile
+from ridgeline.scenario.schema import ScenarioFile, ServeFile
 from ridgeline.simulation.traffic import (
     ClosedLoop,
     FixedLengths,
@@ -22,6 +23,7 @@ from ridgeline.simulation.traffic import (
 )
 
 DEFAULT_REQUESTS = 10_000
+_TURNS = 20  # requests of each user of a closed loop, at least
 _MOST_TOKENS = 10_000_000
 
 
@@ -36,11 +38,6 @@ class Drawn:
     notes: tuple[Note, ...] = ()
 
     @property
-    def open_loop(self) -> bool:
-        """Whether requests come whatever the system does."""
-        return not isinstance(self.traffic, ClosedLoop)
-
-    @property
     def random(self) -> bool:
         """Whether another seed gives other requests."""
         return not isinstance(self.traffic, Replay)
@@ -50,12 +47,30 @@ class Drawn:
         return {"text": self.text, "requests": self.requests_count}
 
 
-def traffic_of(scenario: Scenario) -> Drawn:
-    """The traffic of a scenario with `workload.serve`."""
+def require_serve(scenario: Scenario) -> ServeFile:
+    """`workload.serve`, or `ScenarioError`."""
     serve = scenario.file.workload.serve
     if serve is None:
-        raise ScenarioError(f"{scenario.place('workload')}: has no `serve`")
-    trace, asked = scenario.trace, scenario.file.simulate.requests
+        raise ScenarioError(f"{scenario.place('workload')}: has no `serve`; training steps are not simulated")
+    return serve
+
+
+def with_users(loop: ClosedLoop, users_count: int, asked: int | None) -> ClosedLoop:
+    """The loop with so many users, and enough requests for each where their number is not `asked` for."""
+    count = loop.count if asked is not None else max(loop.count, _TURNS * users_count)
+    return replace(loop, users_count=users_count, count=count)
+
+
+def users_of(traffic: Traffic) -> int:
+    """Users of a closed loop; 0 where requests come whatever the system does."""
+    return min(traffic.users_count, traffic.count) if isinstance(traffic, ClosedLoop) else 0
+
+
+def traffic_of(file: ScenarioFile, trace: Trace | None, longest_tokens: int | None = None) -> Drawn:
+    """The traffic of a scenario with `workload.serve`; drawn lengths stay below `longest_tokens`."""
+    serve, asked = file.workload.serve, file.simulate.requests
+    if serve is None:
+        raise ScenarioError("workload: has no `serve`")
     notes = list(trace.notes) if trace is not None else []
     replayed = trace is not None and trace.timed and serve.concurrency is None and serve.traffic.cv is None
     if trace is not None and replayed:
@@ -67,8 +82,8 @@ def traffic_of(scenario: Scenario) -> Drawn:
         rate = trace.requests.rate_per_s if own else serve.rate
         text = f"{count:,} requests of {trace.requests.label}" + ("" if own else ", rescaled to") + f" {rate:.4g}/s"
         return Drawn(traffic=replay, text=text, requests_count=count, notes=tuple(notes))
-    count = DEFAULT_REQUESTS if asked is None else asked
-    lengths, words = _lengths(scenario, serve)
+    count = max(DEFAULT_REQUESTS, _TURNS * (serve.concurrency or 0)) if asked is None else asked
+    lengths, words = _lengths(trace, serve, longest_tokens or _MOST_TOKENS)
     notes += _unused(serve)
     if serve.rate is not None:
         cv = 1.0 if serve.traffic.cv is None else serve.traffic.cv
@@ -89,16 +104,15 @@ def traffic_of(scenario: Scenario) -> Drawn:
     )
 
 
-def _lengths(scenario: Scenario, serve: ServeFile) -> tuple[Lengths, str]:
+def _lengths(trace: Trace | None, serve: ServeFile, longest: int) -> tuple[Lengths, str]:
     """The law of lengths, and what to call it."""
-    if scenario.trace is not None:
-        return lengths_of(scenario.trace.requests), f"lengths drawn from {scenario.trace.requests.label}"
+    if trace is not None:
+        return lengths_of(trace.requests), f"lengths drawn from {trace.requests.label}"
     words = f"{serve.input:,} tokens in, {serve.output:,} out"
     traffic = serve.traffic
     if traffic.input_cv is None and traffic.output_cv is None:
         return FixedLengths(input_tokens=serve.input, output_tokens=serve.output), words
     spread = (traffic.input_cv or 0.0, traffic.output_cv or 0.0)
-    longest = scenario.model.max_context_tokens or _MOST_TOKENS
     lengths = LognormalLengths(
         input_mean_tokens=serve.input,
         output_mean_tokens=serve.output,

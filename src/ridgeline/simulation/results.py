@@ -14,6 +14,7 @@ from ridgeline.specs.requests import Counts, Floats
 
 _OVERLOAD_FRAC = 0.97  # src: rl-definition
 _MOST_CUT_FRAC = 0.5
+_FEW_TURNS = 10  # src: rl-definition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,16 +126,19 @@ class Measured:
         }
 
 
-def measure(runs: Sequence[Served], limits: Limits, warm_up_frac: float | None = None) -> Measured:
+def measure(
+    runs: Sequence[Served], limits: Limits, warm_up_frac: float | None = None, users_count: int = 0
+) -> Measured:
     """The figures of `runs`. `warm_up_frac` of the requests at the start of each run is left out (None: found by the
     marginal standard error rule on the latencies, at most half).
 
+    `users_count` of a closed loop (0: open): the last request of each is left out too, for then users leave one by one.
     Means over time follow from the times of the requests: the area under "how many are there" is the sum of the time
     that each is there, within the measured window from the first measured arrival to the last arrival.
     """
     cut = [_cut(run, warm_up_frac) for run in runs]
     warm_up_s = [run.arrived_s[count] - run.arrived_s[0] for run, count in zip(runs, cut, strict=True)]
-    kept = [_after(run, count) for run, count in zip(runs, cut, strict=True)]
+    kept = [_part(run, count, users_count) for run, count in zip(runs, cut, strict=True)]
     good = [np.flatnonzero(run.answered) for run in kept]
     windows = [_Window.of(run) for run in kept]
     span_s = sum(window.span_s for window in windows)
@@ -142,7 +146,7 @@ def measure(runs: Sequence[Served], limits: Limits, warm_up_frac: float | None =
     measured = sum(len(run.arrived_s) for run in kept)
     answered = sum(len(index) for index in good)
     offered = sum(max(0, len(run.arrived_s) - 1) for run in kept) / span_s if span_s > 0 else 0.0
-    rates = _rates(kept, windows)
+    rates = _rates(runs, windows)
     return Measured(
         runs_count=len(runs),
         requests_count=sum(len(run.arrived_s) for run in runs),
@@ -161,9 +165,9 @@ def measure(runs: Sequence[Served], limits: Limits, warm_up_frac: float | None =
         e2e=distribution([run.e2e_s[i] for run, i in zip(kept, good, strict=True)]),
         within_frac=FrozenMap(within),
         goodput_per_s=offered * within["all"],
-        queue_mean=_level(kept, windows, "arrived_s", "started_s"),
-        running_mean=_level(kept, windows, "started_s", "finished_s"),
-        present_mean=_level(kept, windows, "arrived_s", "finished_s") or 0.0,
+        queue_mean=_level(runs, windows, "arrived_s", "started_s"),
+        running_mean=_level(runs, windows, "started_s", "finished_s"),
+        present_mean=_level(runs, windows, "arrived_s", "finished_s") or 0.0,
     )
 
 
@@ -229,14 +233,16 @@ def _cut(run: Served, warm_up_frac: float | None) -> int:
     return min(warm_up_count(latencies), int(_MOST_CUT_FRAC * count))
 
 
-def _after(run: Served, count: int) -> Served:
+def _part(run: Served, first: int, users_count: int) -> Served:
+    """Requests from the `first` on, without the last `users_count` (at most half of what is left)."""
+    last = len(run.arrived_s) - min(users_count, (len(run.arrived_s) - first) // 2)
     names = ("arrived_s", "started_s", "first_token_s", "finished_s", "input_tokens", "output_tokens", "answered")
-    parts: dict[str, Any] = {name: _tail(getattr(run, name), count) for name in names}
+    parts: dict[str, Any] = {name: _slice(getattr(run, name), first, last) for name in names}
     return Served(**parts, preempted_count=run.preempted_count)
 
 
-def _tail(values: Any, count: int) -> Any:
-    return None if values is None else values[count:]
+def _slice(values: Any, first: int, last: int) -> Any:
+    return None if values is None else values[first:last]
 
 
 def _waits(run: Served) -> Floats:
@@ -262,14 +268,14 @@ def _within(kept: Sequence[Served], good: Sequence[Any], limits: Limits) -> dict
     return {name: count / whole for name, count in counts.items()}
 
 
-def _rates(kept: Sequence[Served], windows: Sequence[_Window]) -> dict[str, Sampled]:
+def _rates(runs: Sequence[Served], windows: Sequence[_Window]) -> dict[str, Sampled]:
     """Requests and tokens that end a second within the measured window, from batches of time."""
     found = {}
-    slices = 20 // len(kept) if len(kept) < 5 else 1  # src: schmeiser-1982
+    slices = 20 // len(runs) if len(runs) < 5 else 1  # src: schmeiser-1982
     for name in ("requests", "outputs", "tokens"):
         values = []
-        for run, window in zip(kept, windows, strict=True):
-            ended = run.answered & (run.finished_s >= window.start_s) & (run.finished_s <= window.end_s)
+        for run, window in zip(runs, windows, strict=True):
+            ended = run.answered & (run.finished_s > window.start_s) & (run.finished_s <= window.end_s)
             if window.span_s <= 0:
                 continue
             within = (window.start_s, window.end_s)
@@ -286,12 +292,12 @@ def _weights(run: Served, name: str) -> Any:
     return run.output_tokens if name == "outputs" else run.input_tokens + run.output_tokens
 
 
-def _level(kept: Sequence[Served], windows: Sequence[_Window], start: str, end: str) -> float | None:
+def _level(runs: Sequence[Served], windows: Sequence[_Window], start: str, end: str) -> float | None:
     """Mean number of requests between two of their moments, within the windows; None where one is not told."""
-    if any(getattr(run, name) is None for run in kept for name in (start, end)):
+    if any(getattr(run, name) is None for run in runs for name in (start, end)):
         return None
     area = span = 0.0
-    for run, window in zip(kept, windows, strict=True):
+    for run, window in zip(runs, windows, strict=True):
         index = np.flatnonzero(run.answered)
         first = np.clip(getattr(run, start)[index], window.start_s, window.end_s)
         last = np.clip(getattr(run, end)[index], window.start_s, window.end_s)
@@ -300,10 +306,14 @@ def _level(kept: Sequence[Served], windows: Sequence[_Window], start: str, end: 
     return area / span if span > 0 else 0.0
 
 
-def steadiness(measured: Measured, open_loop: bool) -> list[Note]:
-    """Remarks on runs whose figures depend on how long they are."""
+def steadiness(measured: Measured, users_count: int = 0) -> list[Note]:
+    """Remarks on runs whose figures depend on how long they are; `users_count` of a closed loop (0: open)."""
     notes = []
-    if open_loop and measured.requests_per_s.best < _OVERLOAD_FRAC * measured.offered_per_s:
+    turns = measured.measured_count / max(1, users_count)
+    if users_count and turns < _FEW_TURNS:
+        text = f"{turns:.2g} measured requests a user: users that start together still move together"
+        notes.append(Note("hint", f"{text}; raise simulate.requests"))
+    if not users_count and measured.requests_per_s.best < _OVERLOAD_FRAC * measured.offered_per_s:
         text = (
             f"{measured.offered_per_s:.4g} requests/s arrive and {measured.requests_per_s.best:.4g} end: the queue"
             " grows, latencies are those of a run of this length and have no steady value"

@@ -199,3 +199,19 @@ def test_shared_beginnings_of_a_trace_are_read_once(tmp_path: Path, capsys: pyte
     assert kept["engine"]["prefix_hit_frac"] == pytest.approx(49 * 1024 / (50 * 1030), rel=0.03)
     assert cold["engine"]["prefix_hit_frac"] == 0
     assert kept["simulated"]["ttft_s"]["p50"]["best"] < 0.7 * cold["simulated"]["ttft_s"]["p50"]["best"]
+
+
+def test_layered_networks_run_behind_the_batcher_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SCENARIO.replace("bert-base-uncased", "efficientnet-b0").replace("input: 128", "input: 1")
+    text = text.replace(
+        "  - {system: t4-8, devices: 1}\n", "  - {system: t4-8, devices: 1}\n  - {system: l4-8, devices: 2}\n"
+    )
+    answer = simulated(tmp_path, capsys, text=text)
+    assert answer["model"]["id"] == "efficientnet-b0"
+    assert [row["rank"] for row in answer["rows"]] == [1, 2]
+    assert {row["batching"]["devices"] for row in answer["rows"]} == {1, 2}
+    for row in answer["rows"]:
+        times = [row["batching"]["batch_s"][size] for size in sorted(row["batching"]["batch_s"], key=int)]
+        assert times == sorted(times)
+        assert row["simulated"]["answered_count"] == row["simulated"]["measured_count"]
+        assert row["power"]["meter_w"]["best"] > 0
