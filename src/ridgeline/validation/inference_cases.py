@@ -38,6 +38,8 @@ _CHUNKED = ("chunked-cpu", "hybrid-ods")
 # that do are left out).
 _ON_THE_HOST, _HOST_SAMPLING_S = "cpu-sampling", 24e-3  # src: optimum-neuron
 _CHUNK_TOKENS = 1024  # src: optimum-neuron
+# Scenarios of MLPerf in which a client sends requests at random times.
+_ARRIVING = ("server", "interactive")
 _SPECULATIVE = ("speculative",)
 # Notes of sources that start a whole batch at once and time it to its end.
 _WHOLE_BATCH = ("static batch", "elapsed", "end-to-end batch latency")
@@ -58,6 +60,11 @@ class LlmCase:
     lengths: Lengths
     mode: Mode
     fills: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def at_random(self) -> bool:
+        """Whether requests arrive at random (Poisson) under limits that all but one in a hundred keep."""
+        return self.mode == "maximum" and self.row.text("batch_or_concurrency").lower() in _ARRIVING
 
 
 def llm_case(row: Row, catalog: Catalog) -> LlmCase:
@@ -168,7 +175,7 @@ def _load(
     load = Load(input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens, beams_count=lengths.beams_count)
     if text.startswith("max load") or text in ("offline", "throughput"):
         return "maximum", load, []
-    if text in ("server", "interactive"):
+    if text in _ARRIVING:
         return "maximum", _limited(row, load, text, catalog), []
     if (rate := _RATE.search(text)) is not None:
         return "open", replace(load, rate_per_s=float(rate.group(1))), []

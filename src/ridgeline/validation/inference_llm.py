@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ridgeline.catalog import Catalog
 from ridgeline.core import Interval, quadrature
+from ridgeline.core import model as formula
 from ridgeline.core.interval import Z_80
 from ridgeline.errors import Infeasible, RidgelineError
 from ridgeline.serving import ServingEstimate, ServingJob, estimate_serving
@@ -180,13 +181,39 @@ def _estimates(case: LlmCase, load: Load, session: Session) -> list[ServingEstim
     failed: Infeasible | None = None
     for plan in case.layouts.plans:
         try:
-            found.append(session.estimate(case, plan, load))
+            most = session.estimate(case, plan, load)
+            found.append(_arriving(case, most, session) if case.at_random else most)
         except Infeasible as error:
             failed = error
     if not found and failed is not None:
         raise Unscored("the model does not fit the stated devices and layout by our account") from failed
     met = [each for each in found if each.feasible]
     return met or found
+
+
+def _arriving(case: LlmCase, most: ServingEstimate, session: Session) -> ServingEstimate:
+    """The estimate at the mean number in service that arrivals at random allow, where `most` is as full as the limits
+    permit."""
+    mean = staffed_count(most.running_count)
+    if not most.feasible or mean < 1.0:
+        return most
+    free = {"ttft_p95_s": None, "tpot_p95_s": None, "e2e_p95_s": None}
+    load = replace(most.load, concurrency_count=mean, **free)  # type: ignore[arg-type]
+    usual = session.estimate(case, most.plan, load)
+    return replace(usual, mode=most.mode, binding=most.binding, reasons=most.reasons, feasible=True)
+
+
+@formula(id="square-root-staffing", sources=("halfin-whitt-1981", "normal-quantiles"))
+def staffed_count(limit_count: float) -> float:
+    """Mean number in service whose 99th percentile is `limit_count` when requests arrive at random.
+
+    The number in service is about Poisson with mean n where places are plenty: n + z sqrt(n) = limit, z = 2.326.
+
+    >>> round(staffed_count(1000), 1), round(staffed_count(25), 1)
+    (929.1, 15.8)
+    """
+    half = 2.326 / 2  # src: normal-quantiles
+    return float((math.sqrt(half * half + max(0.0, limit_count)) - half) ** 2)
 
 
 def _other_lengths(case: LlmCase) -> list[tuple[Load, Load]]:
