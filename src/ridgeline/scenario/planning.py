@@ -44,6 +44,7 @@ _POWER_SHARES = (
     "idle_frac",
     "host_activity_frac",
     "host_frac",
+    "serving_compute_share_frac",
 )
 
 
@@ -153,6 +154,7 @@ def training_request(scenario: Scenario) -> TrainingRequest:
             ("trainable_frac", _trainable(train, scenario.model)),
             ("frozen_precision", train.frozen),
             ("adapter_rank", train.adapter_rank),
+            ("adapter_targets", train.adapter_targets),
             ("first_layers_count", train.first_layers),
             ("last_layers_count", train.last_layers),
             ("document_tokens", train.packing.document),
@@ -176,7 +178,10 @@ def _trainable(train: TrainFile, model: Transformer) -> float | None:
     """Share of the parameters that is trained: as said, else that of the adapters."""
     if train.trainable is not None or train.adapter_rank is None:
         return train.trainable
-    return min(1.0, adapter_parameters_count(model, train.adapter_rank) / model.parameters_count)
+    return min(
+        1.0,
+        adapter_parameters_count(model, train.adapter_rank, train.adapter_targets or "all") / model.parameters_count,
+    )
 
 
 def _storage_samples(train: TrainFile) -> float | None:

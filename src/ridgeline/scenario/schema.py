@@ -60,6 +60,7 @@ Pools = Annotated[str, BeforeValidator(one_of(*POOLS))]
 Objective = Annotated[str, BeforeValidator(one_of(*OBJECTIVES))]
 Files = Annotated[list[Word], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 StorageRate = Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "1000 TB/s"))]
+AdapterTargets = Annotated[str, BeforeValidator(one_of("all", "qkv"))]
 SampleBytes = Annotated[float, BeforeValidator(quantity("bytes", "1 B", "1 TB"))]
 LinkRates = Annotated[list[Annotated[float, BeforeValidator(quantity("bandwidth", "1 MB/s", "100 TB/s"))]], Field()]
 SpareCount = Annotated[int, BeforeValidator(quantity("count", "0", "1e5", whole=True))]
@@ -150,6 +151,7 @@ class TrainFile(Strict):
     trainable: Share | None = None
     frozen: WeightPrecision | None = None
     adapter_rank: Degree | None = None
+    adapter_targets: AdapterTargets | None = None
     first_layers: Degree | None = None
     last_layers: Degree | None = None
     packing: PackingFile = PackingFile()

@@ -42,7 +42,14 @@ _DEGREES = ("tensor_count", "pipeline_count", "context_count", "data_count", "ex
 # Parts of a plan that the enumeration takes from its base and does not search.
 _BASE_FIELDS = (
     *("recompute", "schedule", "offload_optimizer", "offload_weights", "offload_activations"),
-    *("trainable_frac", "frozen_precision", "adapter_rank", "first_layers_count", "last_layers_count"),
+    *(
+        "trainable_frac",
+        "frozen_precision",
+        "adapter_rank",
+        "adapter_targets",
+        "first_layers_count",
+        "last_layers_count",
+    ),
     *("document_tokens", "real_frac", "node_samples_per_s", "storage_samples_per_s"),
 )
 # What the codes of broken rules mean to somebody who reads the counts.

@@ -10,6 +10,7 @@ Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1", "zb-h2", "zb-v"]
 TensorOverlapChoice = Literal["none", "backward", "pipelined", "ring"]
 DataOverlapChoice = Literal["none", "gradients", "both"]
+AdapterTargets = Literal["all", "qkv"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,8 @@ class TrainingPlan:
 
     `trainable_frac` of the parameters is trained (adapters: next to none); `frozen_precision` is the format in which
     the other parameters of the layers are stored ("": as they are computed with). `adapter_rank`: rank of the
-    pair of small matrices beside every matrix of the layers, which are what is trained (0: no such pairs).
+    pair of small matrices beside matrices of the layers, which are what is trained (0: no such pairs);
+    `adapter_targets`: beside "all" of them, or "qkv", those that make queries, keys and values.
 
     `schedule`: "1f1b", "interleaved" (with `interleave_count` above 1), "gpipe", or one that splits the backward pass:
     "zb-h1", "zb-h2", "zb-v" (two chunks a device, dealt out and back, so that `interleave_count` is 2).
@@ -69,6 +71,7 @@ class TrainingPlan:
     offload_weights: bool = False
     offload_activations: bool = False
     adapter_rank: int = 0
+    adapter_targets: AdapterTargets = "all"
     first_layers_count: int | None = None
     last_layers_count: int | None = None
     document_tokens: float = 0.0

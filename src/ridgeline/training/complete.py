@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ridgeline.core import Note
 from ridgeline.errors import BadPlan
@@ -14,6 +15,7 @@ from ridgeline.training.layouts import least_recompute
 from ridgeline.training.memory import peak_bytes
 from ridgeline.training.step import estimate_step
 from ridgeline.workload.stages import divides
+from ridgeline.workload.training_adapters import adapter_parameters_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def _degrees(draft: PlanDraft, setting: Setting, notes: list[Note]) -> TrainingP
         shard_group_count=draft.shard_group_count,
         recompute=draft.recompute or "none",
         offload_optimizer=draft.offload_optimizer,
-        trainable_frac=draft.trainable_frac,
+        **{"trainable_frac": draft.trainable_frac, **_adapters(draft, setting, notes)},
     )
     if draft.tensor_count is None and draft.pipeline_count is None and draft.data_count is None:
         plan = _smallest(draft, base, setting)
@@ -103,6 +105,23 @@ def _degrees(draft: PlanDraft, setting: Setting, notes: list[Note]) -> TrainingP
         state = "on" if plan.sequence_parallel else "off"
         _fill(notes, f"sequence parallelism not stated: {state}, as {software.name or software.id} does")
     return plan
+
+
+def _adapters(draft: PlanDraft, setting: Setting, notes: list[Note]) -> dict[str, Any]:
+    """Adapters of the framework's recipe, where next to nothing is trained and nobody says what."""
+    software = setting.software
+    if draft.trainable_frac > 0 or not software.adapter_rank:
+        return {}
+    rank, where = int(software.adapter_rank), "all matrices"
+    if software.adapter_targets == "qkv":
+        where = "query, key and value"
+    _fill(notes, f"adapters not stated: rank {rank} beside {where}, as in recipes of {software.name}")
+    share = adapter_parameters_count(setting.model, rank, software.adapter_targets)
+    return {
+        "adapter_rank": rank,
+        "adapter_targets": software.adapter_targets,
+        "trainable_frac": share / setting.model.parameters_count,
+    }
 
 
 def _shaped(base: TrainingPlan, draft: PlanDraft, setting: Setting, tensor: int, pipeline: int) -> TrainingPlan:

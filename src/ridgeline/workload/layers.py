@@ -61,7 +61,7 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
     forward = (
         *widened(items, shape),
         *matrices,
-        *adapters_forward(items, shape),
+        *adapters_forward(items, shape, software),
         *scores,
         *streams,
         *cast_forward(items, shape, software),
@@ -72,7 +72,7 @@ def training_layer_ops(layer: Layer, hidden: int, shape: LayerShape, software: S
     backward = (
         *widened(items, shape),
         *_matrices_backward(items, shape, software),
-        *adapters_backward(items, shape),
+        *adapters_backward(items, shape, software),
         *mixer_backward(layer, shape, software),
         *stream_backward(layer, hidden, items, shape, software),
         *cast_backward(items, shape),

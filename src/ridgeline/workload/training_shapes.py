@@ -25,8 +25,8 @@ class LayerShape:
     `expert_count` devices and each expert is cut over `expert_tensor_count`. `domain_count` devices share the innermost
     level of the machine. `keep_gathered`: inputs that sequence parallelism gathers stay whole until the backward pass.
     `documents_count` documents are packed in a sequence and see themselves alone. `adapter_rank`: rank of the trained
-    pair beside every matrix (0: none); `frozen_bytes`: bytes of a stored element of a frozen matrix where it has to be
-    widened before each use (0: it is stored as it is computed with).
+    pair beside the matrices `adapter_targets` (0: none); `frozen_bytes`: bytes of a stored element of a frozen matrix
+    where it has to be widened before each use (0: it is stored as it is computed with).
     """
 
     sequences_count: float = 1.0
@@ -44,6 +44,7 @@ class LayerShape:
     keep_gathered: bool = False
     documents_count: float = 1.0
     adapter_rank: int = 0
+    adapter_targets: str = "all"
     frozen_bytes: float = 0.0
 
     @property
@@ -129,6 +130,7 @@ def layer_shape(
         keep_gathered=plan.keep_gathered and plan.sequence_parallel and plan.tensor_count > 1,
         documents_count=max(1.0, whole / plan.document_tokens) if plan.document_tokens > 0 else 1.0,
         adapter_rank=plan.adapter_rank,
+        adapter_targets=plan.adapter_targets,
         frozen_bytes=_frozen_bytes(plan),
     )
 
