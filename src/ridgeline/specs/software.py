@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ridgeline.core import FrozenMap
-from ridgeline.specs.plan import AdapterTargets, Recompute, Sharding
+from ridgeline.specs.plan import Recompute, Sharding
 
 LossKernel = Literal["eager", "split", "fused", "in-place", "chunked"]
 StateStyle = Literal["copy", "master-only"]
@@ -34,7 +34,7 @@ class SoftwareProfile:
     micro-batch, each by the framework's own cross entropy. `wide_softmax`: where the softmax is a kernel of its own,
     automatic mixed precision makes it in fp32, with casts around it (else a model cast as a whole keeps it in 16 bits).
     `joined_projections`: matrices that read the same input are one parameter; else their input gradients are summed
-    afterwards. `fused_bias`: the product adds it.
+    afterwards. `fused_bias`: the product adds it; `fused_expert_bias`: so do products of experts.
     `fused_wgrad_accumulation`: weight-gradient GEMMs add into the gradient buffer themselves.
 
     Layered networks: `network_fusion` "norm" does a normalisation and the addition and activation behind it in one
@@ -72,9 +72,6 @@ class SoftwareProfile:
     `cheap_recompute`: selective recompute makes norms and activations again (fine-grained), not attention scores.
     `recompute_stops_early`: what is computed again ends with the last tensor that is needed, before the last product.
 
-    Adapters of the recipe: `adapter_rank` (0: not known) beside the matrices `adapter_targets`; `fused_adapter`: their
-    scaling is part of their products.
-
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
     `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes
@@ -103,6 +100,7 @@ class SoftwareProfile:
     fused_dropout_add: bool = True
     fused_bias_gradient: bool = True
     fused_bias: bool = True
+    fused_expert_bias: bool = True
     joined_projections: bool = True
     fused_cast: bool = True
     fused_wgrad_accumulation: bool = True
@@ -127,9 +125,6 @@ class SoftwareProfile:
     casts_weights: bool = False
     clips_micro_batches: bool = False
     sharding: Sharding = "zero1"
-    adapter_rank: int = 0
-    adapter_targets: AdapterTargets = "all"
-    fused_adapter: bool = False
     recompute: Recompute = "none"
     cheap_recompute: bool = False
     recompute_stops_early: bool = False

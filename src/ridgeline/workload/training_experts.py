@@ -55,7 +55,8 @@ def routing_forward(
 ) -> list[Repeated]:
     """Sorting tokens by expert, the exchange with the experts' devices, and the weighted sum on the way back."""
     routes = _chosen(items)
-    return [Repeated(op=op) for op in _routing(hidden, routes, shape, software, "")] if routes else []
+    ops = [*_biases(items, shape, software, 0), *_routing(hidden, routes, shape, software, "")] if routes else []
+    return [Repeated(op=op) for op in ops]
 
 
 def routing_backward(
@@ -63,7 +64,10 @@ def routing_backward(
 ) -> list[Repeated]:
     """The same way for gradients: each permutation and exchange has its mirror."""
     routes = _chosen(items)
-    return [Repeated(op=op) for op in _routing(hidden, routes, shape, software, " backward")] if routes else []
+    ops = (
+        [*_biases(items, shape, software, 1), *_routing(hidden, routes, shape, software, " backward")] if routes else []
+    )
+    return [Repeated(op=op) for op in ops]
 
 
 class _Routes(NamedTuple):
@@ -120,6 +124,31 @@ def _routing(hidden: int, routes: _Routes, shape: LayerShape, software: Software
                 )
             )
     return ops
+
+
+# Bias times weight of the token in fp32, added expert by expert, joined and narrowed; backward its gradient times the
+# weight and times the bias, each summed, and the experts' parts joined again. Accesses of 2 and of 4 bytes.
+_BIAS_ACCESSES = ((2.0, 6.0), (5.0, 8.0))  # src: megatron-core-experts
+_BIAS_LAUNCHES = (2.0, 5.0)  # src: megatron-core-experts (for each expert)
+_FP32_BYTES = 4.0  # src: ieee-754
+
+
+def _biases(items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile, backward: int) -> list[Op]:
+    """Biases of the experts' last product where it does not add them itself: each is weighted as its token is."""
+    if software.fused_expert_bias:
+        return []
+    biased = [item for item in items if item.role == "expert" and item.split == "row" and item.bias_count > 0]
+    narrow, wide = _BIAS_ACCESSES[backward]
+    each = narrow * shape.stream_bytes + wide * _FP32_BYTES
+    return [
+        Elementwise(
+            name="expert biases backward" if backward else "expert biases",
+            kind="other",
+            bytes=shape.routed_rows * item.active_count * item.outputs_count * each,
+            launches_count=_BIAS_LAUNCHES[backward] * item.experts_count,
+        )
+        for item in biased
+    ]
 
 
 _ROUTING_LAUNCHES = 6.0  # src: megatron-core-router (softmax, top-k, scatter, two counts, auxiliary loss)
