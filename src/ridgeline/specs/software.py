@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ridgeline.core import FrozenMap
-from ridgeline.specs.plan import Recompute, Sharding
+from ridgeline.specs.plan import AdapterTargets, Recompute, Sharding
 
 LossKernel = Literal["eager", "split", "fused", "in-place", "chunked"]
 StateStyle = Literal["copy", "master-only"]
@@ -72,6 +72,9 @@ class SoftwareProfile:
     `cheap_recompute`: selective recompute makes norms and activations again (fine-grained), not attention scores.
     `recompute_stops_early`: what is computed again ends with the last tensor that is needed, before the last product.
 
+    Adapters of the recipe: `adapter_rank` (0: not known) beside the matrices `adapter_targets`; `fused_adapter`: their
+    scaling is part of their products.
+
     Defaults of the recipe: `sharding`, `recompute`, `sequence_parallel`, `interleaved` (pipelines use as many virtual
     stages as divide the layers). Host: `host_launch_s` a kernel where no graph is captured. Memory outside tensors:
     `context_bytes` (driver context and communication buffers), `fragmentation_frac` of the allocated bytes
@@ -124,6 +127,9 @@ class SoftwareProfile:
     casts_gradients: bool = False
     casts_weights: bool = False
     clips_micro_batches: bool = False
+    adapter_rank: int = 0
+    adapter_targets: AdapterTargets = "all"
+    fused_adapter: bool = False
     sharding: Sharding = "zero1"
     recompute: Recompute = "none"
     cheap_recompute: bool = False
