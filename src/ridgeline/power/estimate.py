@@ -18,6 +18,8 @@ class PowerLaw:
 
     `base`, `compute_share`, `memory_share`: see `chip_power_w`. `idle`: idle power over TDP where a chip's idle
     power is not known. `host_activity`: see `host_power_from_maximum_w`. `host`: `host_power_from_fraction_w`.
+    `serving_compute_share`: takes the place of `compute_share` where few rows fill the tiles of the matrix units badly
+    (None: the same).
     """
 
     base_frac: Interval
@@ -26,6 +28,7 @@ class PowerLaw:
     idle_frac: Interval
     host_activity_frac: Interval
     host_frac: Interval
+    serving_compute_share_frac: Interval | None = None
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)
 
     def fact(self, name: str) -> str:
@@ -38,12 +41,14 @@ class Activity:
     """How busy a chip is: shares of peak matrix rate and bandwidth while it works, and the share of time it works.
 
     `waiting_frac`: share of that time in which it waits for other chips; clocks are up, but its units rest.
+    `serves`: it decodes for requests, with few rows a product.
     """
 
     compute_frac: float
     memory_frac: float
     busy_frac: float = 1.0
     waiting_frac: float = 0.0
+    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,7 @@ class PowerEstimate:
 
 
 _Shares = Mapping[str, float]
+_SERVING_SHARE = "serving_compute_share_frac"
 
 
 def estimate_power(system: System, devices_count: int, activity: Activity, law: PowerLaw) -> PowerEstimate:
@@ -70,7 +76,7 @@ def estimate_power(system: System, devices_count: int, activity: Activity, law: 
     chip = system.chip
     tdp_w = chip.need("tdp_w", "power of a busy chip")
     shares = _best(law)
-    names = ["base_frac", "compute_share_frac", "memory_share_frac"]
+    names = ["base_frac", _compute_share(activity, law), "memory_share_frac"]
     uses = [chip.fact_id("tdp_w")]
     if chip.idle_w is None:
         names.append("idle_frac")
@@ -113,7 +119,7 @@ def estimate_chips(system: System, devices_count: int, activity: Activity, law: 
     Raises `MissingFact` where the chip's TDP is not known. The interval is made as that of `estimate_power`.
     """
     tdp_w = system.chip.need("tdp_w", "power of a busy chip")
-    names = ["base_frac", "compute_share_frac", "memory_share_frac"]
+    names = ["base_frac", _compute_share(activity, law), "memory_share_frac"]
     names += ["idle_frac"] if system.chip.idle_w is None else []
     shares = _best(law)
     sigma = _sigma(lambda values: _chip_w(system, tdp_w, activity, values), law, names, shares)
@@ -129,7 +135,7 @@ def _chip_w(system: System, tdp_w: float, activity: Activity, shares: _Shares) -
             min(1.0, activity.compute_frac),
             min(1.0, activity.memory_frac),
             shares["base_frac"] * (1.0 - activity.waiting_frac),
-            shares["compute_share_frac"],
+            shares[_SERVING_SHARE if activity.serves and _SERVING_SHARE in shares else "compute_share_frac"],
             shares["memory_share_frac"],
         )
     )
@@ -151,7 +157,7 @@ def _host_model(system: System) -> str:
 
 
 def _best(law: PowerLaw) -> dict[str, float]:
-    names = (
+    names: tuple[str, ...] = (
         "base_frac",
         "compute_share_frac",
         "memory_share_frac",
@@ -159,7 +165,14 @@ def _best(law: PowerLaw) -> dict[str, float]:
         "host_activity_frac",
         "host_frac",
     )
+    names += (_SERVING_SHARE,) if law.serving_compute_share_frac is not None else ()
     return {name: getattr(law, name).best for name in names}
+
+
+def _compute_share(activity: Activity, law: PowerLaw) -> str:
+    """The share that the matrix units of this activity draw by."""
+    served = activity.serves and law.serving_compute_share_frac is not None
+    return _SERVING_SHARE if served else "compute_share_frac"
 
 
 def _sigma(power_w: Callable[[_Shares], float], law: PowerLaw, names: list[str], best: _Shares) -> float:

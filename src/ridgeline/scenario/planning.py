@@ -45,6 +45,7 @@ _POWER_SHARES = (
     "host_activity_frac",
     "host_frac",
     "serving_compute_share_frac",
+    "serving_compute_share_frac",
 )
 
 

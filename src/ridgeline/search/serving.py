@@ -10,7 +10,7 @@ from ridgeline.core import FrozenMap, Interval, Note, quadrature
 from ridgeline.cost import CostEstimate, estimate_cost
 from ridgeline.errors import MissingFact, OutOfMemory
 from ridgeline.facility import FacilityEstimate
-from ridgeline.power import Activity, PowerEstimate, estimate_power
+from ridgeline.power import Activity, PowerEstimate, estimate_power, serving_activity
 from ridgeline.search.layouts import MEMORY, MISSING
 from ridgeline.search.ranking import counted, energy_of, gathered, ordered, power_note, until_stopped
 from ridgeline.search.result import Infeasible, SearchResult, ServingRow, broken_limits
@@ -254,13 +254,7 @@ def _usd_per_mtoken(cost: CostEstimate, tokens_per_s: Interval) -> Interval | No
 def serving_power(machine: Machine, estimate: ServingEstimate, terms: Terms) -> PowerEstimate:
     """Mean power of all devices of the machine; those that no replica uses are idle."""
     plan = estimate.plan
-    activity = activity_of(
-        machine.system.chip,
-        plan.activation_precision,
-        estimate.flop_per_s_per_device,
-        estimate.memory_bytes_per_s_per_device,
-        estimate.device_busy_frac,
-    )
+    activity = serving_activity(machine.system.chip, estimate)
     busy = activity.busy_frac * plan.devices_count / machine.devices_count
     return estimate_power(machine.system, machine.devices_count, replace(activity, busy_frac=busy), terms.power)
 

@@ -8,7 +8,6 @@ positive bias is too much.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from ridgeline.catalog import Catalog
 from ridgeline.core import FrozenMap, Interval
@@ -25,6 +24,7 @@ SHARES = (
     "idle_frac",
     "host_activity_frac",
     "host_frac",
+    "serving_compute_share_frac",
 )
 
 
@@ -47,13 +47,6 @@ def power_law(catalog: Catalog) -> PowerLaw:
     """The shares of the power models, from the catalogue."""
     shares = {name: share(catalog, name) for name in SHARES}
     return PowerLaw(**shares, facts=FrozenMap({name: f"power.{name}" for name in SHARES}))
-
-
-def serving_law(catalog: Catalog) -> PowerLaw:
-    """The same for serving, whose work fills the tiles of matrix units badly."""
-    law, name = power_law(catalog), "serving_compute_share_frac"
-    facts = FrozenMap({**law.facts, "compute_share_frac": f"power.{name}"})
-    return replace(law, compute_share_frac=share(catalog, name), facts=facts)
 
 
 def share(catalog: Catalog, name: str) -> Interval:

@@ -16,7 +16,7 @@ from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.inference_cases import LlmCase, llm_case
 from ridgeline.validation.inference_llm import Session, predict
-from ridgeline.validation.power import score_figures, serving_law
+from ridgeline.validation.power import power_law, score_figures
 from ridgeline.validation.scores import Report, ScoredRow
 
 
@@ -32,7 +32,7 @@ class Prediction:
 
 def score_llm_power(rows: list[Row], path: str, catalog: Catalog) -> Report:
     """Power and energy of every row that states enough."""
-    session, law = Session(catalog), serving_law(catalog)
+    session, law = Session(catalog), power_law(catalog)
     return score_figures(rows, path, lambda row: _score(row, session, law))
 
 

@@ -11,7 +11,7 @@ from ridgeline.catalog import Catalog, load_catalog
 from ridgeline.errors import ScenarioError
 from ridgeline.power import Activity, estimate_chips, estimate_power
 from ridgeline.validation import run
-from ridgeline.validation.power import power_law, serving_law
+from ridgeline.validation.power import power_law
 from ridgeline.validation.run import score
 
 CASES = Path(score.__code__.co_filename).parent / "cases"
@@ -56,10 +56,14 @@ def test_wall_power_counts_a_repeated_figure_once_and_leaves_out_capped_runs(tmp
 
 
 def test_serving_takes_its_own_share_of_the_matrix_units(catalog: Catalog) -> None:
-    usual, serving = power_law(catalog), serving_law(catalog)
-    assert serving.compute_share_frac.best > usual.compute_share_frac.best
-    assert serving.base_frac == usual.base_frac
-    assert serving.fact("compute_share_frac") == "power.serving_compute_share_frac"
+    system, law = catalog.system("dgx-h100"), power_law(catalog)
+    assert law.serving_compute_share_frac is not None
+    assert law.serving_compute_share_frac.best > law.compute_share_frac.best
+    trains, serves = (Activity(compute_frac=0.1, memory_frac=0.3, serves=serves) for serves in (False, True))
+    more = estimate_chips(system, 1, serves, law).best - estimate_chips(system, 1, trains, law).best
+    range_w = (system.chip.tdp_w or 0.0) - (system.chip.idle_w or 0.0)
+    assert more == pytest.approx(0.1 * range_w * (law.serving_compute_share_frac.best - law.compute_share_frac.best))
+    assert "power.serving_compute_share_frac" in estimate_power(system, 1, serves, law).uses
 
 
 def test_chips_alone_draw_what_the_whole_machine_counts_for_them(catalog: Catalog) -> None:
