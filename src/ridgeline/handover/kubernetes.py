@@ -26,7 +26,8 @@ def manifests(deployment: Deployment) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for pool in deployment.pools:
         labels = node_labels(deployment.system, pool.plan.devices_per_replica_count)
-        if labels is not None and not spans_nodes(deployment, pool):
+        served = deployment.generates or (labels is not None and labels.resource == "nvidia.com/gpu")
+        if served and labels is not None and not spans_nodes(deployment, pool):
             found += [_service(deployment, pool), _workload(deployment, pool, labels)]
     return found
 
@@ -92,7 +93,8 @@ def _placement(labels: NodeLabels) -> dict[str, Any]:
 def _container(deployment: Deployment, pool: Pool, resource: str, devices: int) -> dict[str, Any]:
     weights = pool.memory.value_of("weights") * devices
     starting_s = _WARMED_S + weights / _LOADED_BYTES_PER_S
-    health = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": _PERIOD_S, "timeoutSeconds": 5}
+    path = "/health" if deployment.generates else "/v2/health/ready"
+    health = {"httpGet": {"path": path, "port": "http"}, "periodSeconds": _PERIOD_S, "timeoutSeconds": 5}
     environment: list[dict[str, Any]] = [
         {
             "name": "HF_TOKEN",
@@ -106,7 +108,7 @@ def _container(deployment: Deployment, pool: Pool, resource: str, devices: int) 
     return {
         "name": "engine",
         "image": image(deployment),
-        "command": vllm_command(deployment, pool),
+        "command": _command(deployment, pool),
         "env": environment,
         "ports": [{"name": "http", "containerPort": PORT}],
         "resources": {"limits": {resource: str(devices)}, "requests": {resource: str(devices)}},
@@ -117,8 +119,17 @@ def _container(deployment: Deployment, pool: Pool, resource: str, devices: int) 
     }
 
 
+def _command(deployment: Deployment, pool: Pool) -> list[str]:
+    """vLLM for models that generate; Triton with its repository (the `triton` folder) on the volume for encoders."""
+    if deployment.generates:
+        return vllm_command(deployment, pool)
+    return ["tritonserver", "--model-repository=/models/triton", f"--http-port={PORT}"]
+
+
 def image(deployment: Deployment) -> str:
-    """The image of vLLM for the maker of the devices; the release is pinned where it is the one that was modelled."""
+    """The image of the engine for the maker of the devices; vLLM is pinned where its release is the modelled one."""
+    if not deployment.generates:
+        return "nvcr.io/nvidia/tritonserver:latest"
     vendor = deployment.system.chip.vendor.lower().split(" ")[0]
     name = _IMAGES.get(vendor, _IMAGES["nvidia"])
     pinned = deployment.engine == "vllm" and vendor == "nvidia" and deployment.engine_version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ridgeline.errors import UnknownName
 
 # The version, where its names were read, and the names; nothing else is ever written into a command line.
-VLLM_READ = "vllm-project/vllm, vllm/engine/arg_utils.py at 99d7eb5d6a51 (V1, before 0.13)"
+VLLM_READ = "vLLM 0.32.0, vllm/engine/arg_utils.py (the same names since 0.11)"
 VLLM = frozenset(
     {
         "--host",
@@ -24,7 +24,7 @@ VLLM = frozenset(
         "--kv-transfer-config",
     }
 )  # src: vllm-source
-SGLANG_READ = "sgl-project/sglang, docs/advanced_features/server_arguments.md at 004813e1dd46"
+SGLANG_READ = "SGLang 0.5.23, sglang/srt/arg_groups; docs/advanced_features/server_arguments.md"
 SGLANG = frozenset(
     {
         "--model-path",
@@ -47,7 +47,7 @@ SGLANG = frozenset(
         "--disaggregation-transfer-backend",
     }
 )  # src: sglang-docs
-TRTLLM_SERVE_READ = "NVIDIA/TensorRT-LLM, tensorrt_llm/commands/serve.py at 00209af149e7"
+TRTLLM_SERVE_READ = "TensorRT-LLM, tensorrt_llm/commands/serve.py at 00209af149e7"
 TRTLLM_SERVE = frozenset(
     {
         "--host",
@@ -64,7 +64,7 @@ TRTLLM_SERVE = frozenset(
         "--extra_llm_api_options",
     }
 )  # src: trtllm-serve
-TRTLLM_BUILD_READ = "NVIDIA/TensorRT-LLM, tensorrt_llm/commands/build.py at 65f1d1536e18"
+TRTLLM_BUILD_READ = "TensorRT-LLM, tensorrt_llm/commands/build.py at 65f1d1536e18"
 TRTLLM_BUILD = frozenset(
     {
         "--checkpoint_dir",

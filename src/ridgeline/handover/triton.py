@@ -58,12 +58,14 @@ def queue_delay_s(deployment: Deployment, pool: Pool) -> float:
 
 
 def _encoder_models(deployment: Deployment, pool: Pool) -> dict[str, str]:
-    """Tokenizer (Python, on the host) and encoder (ONNX Runtime, dynamically batched), and both as one ensemble."""
+    """Tokenizer (Python, on the host) and encoder (ONNX Runtime, dynamically batched), and both as one ensemble.
+
+    One instance of the encoder on each device that a server sees.
+    """
     largest = max(1, pool.batch_limit_count)
     usual = max(1, min(largest, round(pool.running_count)))
     preferred = ", ".join(str(size) for size in dict.fromkeys((usual, largest)))
     delay = math.floor(queue_delay_s(deployment, pool) / _MICROSECOND_S)
-    engines = min(pool.plan.replica_count, deployment.system.devices_per_node_count)
     length = math.ceil(deployment.load.input_tokens)
     encoder, tokenizer, whole = (f"{deployment.name}-{part}" for part in ("encoder", "tokenizer", "ensemble"))
     tensors = ("input_ids", "attention_mask")
@@ -73,13 +75,13 @@ def _encoder_models(deployment: Deployment, pool: Pool) -> dict[str, str]:
         + _list("output", ['name: "embedding" data_type: TYPE_FP32 dims: [ -1 ]'])
         + f"dynamic_batching {{\n  preferred_batch_size: [ {preferred} ]\n"
         f"  max_queue_delay_microseconds: {delay}\n}}\n"
-        f"instance_group [\n  {{ count: 1 kind: KIND_GPU gpus: [ {', '.join(map(str, range(engines)))} ] }}\n]\n"
+        "instance_group [\n  { count: 1 kind: KIND_GPU }\n]\n"
     )
     tokenizer_text = (
         f'name: "{tokenizer}"\nbackend: "python"\nmax_batch_size: {largest}\n'
         + _list("input", ['name: "text" data_type: TYPE_STRING dims: [ 1 ]'])
         + _list("output", [f'name: "{name}" data_type: TYPE_INT64 dims: [ {length} ]' for name in tensors])
-        + f"dynamic_batching {{ }}\ninstance_group [\n  {{ count: {engines} kind: KIND_CPU }}\n]\n"
+        + "dynamic_batching { }\ninstance_group [\n  { count: 1 kind: KIND_CPU }\n]\n"
     )
     first = "".join(_mapped("output_map", name, name) for name in tensors)
     second = "".join(_mapped("input_map", name, name) for name in tensors)

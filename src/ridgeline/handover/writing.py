@@ -48,8 +48,8 @@ def handover_files(deployment: Deployment) -> dict[str, str]:
                 found |= _trtllm_files(deployment, pool.role, role, head)
         if len(deployment.pools) > 1 and deployment.system.chip.vendor.lower().startswith("nvidia"):
             found["trtllm-disaggregated.yaml"] = yaml.safe_dump(disaggregated_settings(deployment), sort_keys=False)
-        if manifests(deployment):
-            found["kubernetes.yaml"] = manifests_text(deployment, summary)
+    if manifests(deployment):
+        found["kubernetes.yaml"] = manifests_text(deployment, summary)
     found |= triton_files(deployment)
     found["sizing.json"] = json.dumps(deployment.sized.to_dict(), indent=2, allow_nan=False) + "\n"
     found["README.md"] = _readme(deployment, sorted(found))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
+import subprocess
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from ridgeline.catalog import load_catalog
 from ridgeline.cli import run
 from ridgeline.errors import ScenarioError, UnknownName
 from ridgeline.handover import Deployment, deployment_of, handover_files, write_handover
+from ridgeline.handover.commands import vllm_command
 from ridgeline.handover.kubernetes import manifests
 from ridgeline.handover.labels import PRODUCTS, node_labels
 from ridgeline.handover.options import KNOWN, checked
@@ -115,15 +118,29 @@ def test_options_are_those_of_the_tools() -> None:
         checked("vllm", ["vllm", "serve", "m", "--max-num-seq", "8"])
 
 
+PARSE = """
+import json, sys
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser())
+parser.add_argument("--host")
+parser.add_argument("--port")
+read = parser.parse_args(json.loads(sys.argv[1]))
+print(json.dumps([read.model, read.max_num_seqs, read.max_num_batched_tokens, read.tensor_parallel_size]))
+"""
+
+
+@pytest.mark.live
+@pytest.mark.skipif(not os.environ.get("RIDGELINE_VLLM_PYTHON"), reason="RIDGELINE_VLLM_PYTHON names no interpreter")
 def test_vllm_itself_takes_the_arguments() -> None:
-    """Where vLLM is installed its own parser reads the command line."""
-    arguments = pytest.importorskip("vllm.engine.arg_utils")
-    utilities = pytest.importorskip("vllm.utils")
-    parser = arguments.AsyncEngineArgs.add_cli_args(utilities.FlexibleArgumentParser())
+    """Its own parser reads every command line, and reads what was meant."""
     for mode in ("aggregated", "disaggregated"):
-        words = words_of(next(text for name, text in handover_files(llm(mode)).items() if name.startswith("vllm")))
-        rest = [word for word in words[3:] if word not in ("--host", "0.0.0.0", "--port", "8000")]
-        parser.parse_args(["--model", words[2], *rest])
+        for pool in llm(mode).pools:
+            words = vllm_command(llm(mode), pool)
+            command = [os.environ["RIDGELINE_VLLM_PYTHON"], "-c", PARSE, json.dumps(["--model", words[2], *words[3:]])]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            limits = [pool.batch_limit_count, pool.batch_tokens_count, pool.plan.tensor_count]
+            assert json.loads(done.stdout.splitlines()[-1]) == [llm(mode).model_name, *limits]
 
 
 @pytest.mark.parametrize("mode", ["aggregated", "disaggregated"])
@@ -133,6 +150,17 @@ def test_manifests_keep_the_schema_of_kubernetes(mode: str) -> None:
     assert len(objects) == 2 * len(llm(mode).pools)
     for item in objects:
         validator.validate(item, "1.31", strict=True)
+
+
+def test_manifests_of_an_encoder_run_triton() -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    deployment = deployed(BERT)
+    objects = list(yaml.safe_load_all(handover_files(deployment)["kubernetes.yaml"]))
+    for item in objects:
+        validator.validate(item, "1.31", strict=True)
+    work = objects[1]["spec"]
+    assert work["replicas"] == deployment.pools[0].plan.replica_count
+    assert work["template"]["spec"]["containers"][0]["command"][0] == "tritonserver"
 
 
 def test_the_schema_check_refuses_what_is_wrong() -> None:
@@ -211,7 +239,7 @@ def test_triton_reads_the_encoder_and_its_ensemble() -> None:
     assert encoder.dynamic_batching.max_queue_delay_microseconds == pytest.approx(
         1e6 * queue_delay_s(deployment, pool), abs=1
     )
-    assert len(encoder.instance_group[0].gpus) == pool.plan.replica_count
+    assert [group.kind for group in encoder.instance_group] == [message.ModelInstanceGroup.KIND_GPU]
     steps = whole.ensemble_scheduling.step
     assert [step.model_name for step in steps] == [read["tokenizer"].name, encoder.name]
     # What one step writes is what the next reads.
