@@ -83,6 +83,8 @@ ENGINE_RULES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("torch",), "pytorch-eager", ""),
     (("qualcomm",), "tensorrt", "Cloud AI SDK taken as a compiled engine of the TensorRT kind"),
 )
+# Cores of a Jetson against those of a server: a third of the speed of one thread (assumed), and how it widens answers.
+MODULE_RATIO, MODULE_SIGMA = 3.0, 0.2
 # Precision texts beside `FORMATS`; None: as its engine has it.
 OTHER_FORMATS: dict[str, tuple[str, str]] = {
     "tf32": ("tf32", "tf32"),
@@ -148,7 +150,7 @@ def encoder_case(row: Row, id: str, catalog: Catalog) -> EncoderCase:
     system, copies = machine_of(row, catalog)
     system = _with_wide_rate(system)
     model = _sized(without_formats(loaded(id, catalog)), id, row, catalog)
-    engine = engine_of(row, catalog, fills)
+    engine = hosted(engine_of(row, catalog, fills), system.chip, fills)
     weight, activation = formats_of(row, system.chip, engine, fills)
     tokens, ends = _tokens(row, model, catalog, fills)
     if engine.id == "fastertransformer" and tokens > FUSED_TOKENS:
@@ -225,6 +227,24 @@ def engine_of(row: Row, catalog: Catalog, fills: list[tuple[str, float]]) -> Eng
                 fills.append((remark, 0.1))
             return _as_run(catalog.engine(name), row, text)
     raise Unscored(f"engine {row.text('engine')[:40]!r} is not modelled")
+
+
+def hosted(engine: EngineProfile, chip: Chip, fills: list[tuple[str, float]]) -> EngineProfile:
+    """The engine on a module whose own small cores issue the kernels, several times slower than those of a server.
+
+    >>> from ridgeline.catalog import load_catalog
+    >>> catalog = load_catalog()
+    >>> hosted(catalog.engine("tensorrt"), catalog.chip("jetson-agx-orin-64"), []).kernel_floor_s
+    1.5e-05
+    """
+    if chip.kind != "edge" or engine.graphs:
+        return engine
+    fills.append(("host times of servers, taken three times as long on a module's cores", MODULE_SIGMA))
+    return engine.with_(
+        kernel_floor_s=MODULE_RATIO * engine.kernel_floor_s,
+        layer_floor_s=MODULE_RATIO * engine.layer_floor_s,
+        host_step_s=MODULE_RATIO * engine.host_step_s,
+    )
 
 
 def _as_run(profile: EngineProfile, row: Row, text: str) -> EngineProfile:

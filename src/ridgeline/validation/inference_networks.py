@@ -18,6 +18,7 @@ from ridgeline.validation.inference_encoders import (
     TAIL_SIGMA,
     engine_of,
     formats_of,
+    hosted,
     loaded_requests,
     machine_of,
 )
@@ -96,7 +97,7 @@ def network_serving_job(row: Row, catalog: Catalog) -> tuple[NetworkServingJob, 
     if network is None:
         raise Unscored(f"layer graph of {row.text('model')!r} not known")
     system, copies = machine_of(row, catalog)
-    engine = engine_of(row, catalog, fills)
+    engine = hosted(engine_of(row, catalog, fills), system.chip, fills)
     stored, fed = formats_of(row, system.chip, engine, fills)
     precision = fed if fed in ("int8", "fp8") else stored
     if precision in ("int8", "fp8") and not system.chip.has_peak(precision):
