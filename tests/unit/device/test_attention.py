@@ -120,6 +120,8 @@ def test_unfused_attention_has_two_products_forward_and_four_backward() -> None:
     assert sum(part.flop for part in products) == 2 * 8 * 128 * 256 * (64 + 32)
     softmax = next(part for part in parts if isinstance(part, Elementwise))
     assert softmax.bytes == 8 * 128 * 256 * (4 * 2 + 1)
+    wide = next(part for part in unfused_parts(op, wide=True) if isinstance(part, Elementwise))
+    assert wide.bytes == 8 * 128 * 256 * (2 + 4 + 4 + 4 + 4 + 2)  # widened, masked and soft-maxed, narrowed again
     gradient = unfused_parts(AttentionPrefill(**{**{f: getattr(op, f) for f in op.__slots__}, "backward": True}))
     assert sum(part.flop for part in gradient if isinstance(part, Gemm)) == 2 * 2 * 8 * 128 * 256 * (64 + 32)
 

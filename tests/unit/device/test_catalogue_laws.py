@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ridgeline.catalog.loader import load_catalog
@@ -95,3 +97,22 @@ def test_every_device_answers_or_names_the_missing_figure(device: str) -> None:
 def test_measured_devices_use_their_own_laws(device: str) -> None:
     chip, calibration = CATALOG.chip(device), CATALOG.calibration(device)
     assert {op_time(op, chip, calibration).level for op in OPS[:4]} == {"device"}
+
+
+@pytest.mark.parametrize(("device", "faster"), [("l40s", True), ("h100-sxm5-80", True), ("mi300x", False)])
+def test_what_neighbours_have_just_read_comes_from_a_cache_that_is_known(device: str, faster: bool) -> None:
+    catalog = load_catalog(plugins=False)
+    chip, laws = catalog.chip(device), catalog.calibration(device)
+    decode = AttentionDecode(
+        name="beams",
+        batch_count=1024,
+        context_tokens=900,
+        heads_count=16,
+        kv_heads_count=16,
+        key_dim_count=256,
+        value_dim_count=256,
+        cached_per_token_count=8192,
+    )
+    alone = op_time(decode, chip, laws).time_s
+    beside = op_time(replace(decode, repeated_frac=0.75), chip, laws).time_s
+    assert (beside < 0.8 * alone) if faster else beside == alone

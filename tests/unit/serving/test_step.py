@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from ridgeline.core import FrozenMap
+from ridgeline.device import OpTime
 from ridgeline.device.settled import sustained_clock_frac, unthrottled
 from ridgeline.serving import step_time
 from ridgeline.serving.heat import Heat, lower_clock_s
-from ridgeline.serving.step import imbalance_frac
+from ridgeline.serving.step import _kernel_sigma, imbalance_frac
 from ridgeline.specs import EngineProfile, ServingPlan
 from ridgeline.workload.engine_step import Step
+from ridgeline.workload.ops import Gemm, GroupedGemm
 
 DECODE = Step(decode_count=1, context_tokens=1000)
 
@@ -108,3 +110,21 @@ def test_the_clock_falls_with_the_square_of_the_work_of_a_step(toy):
     heat = Heat(busy_s={"bf16": 0.5}, bound_s=1.0)
     assert heat.slower_s(1.0, toy.job(calibration=calibration)) == pytest.approx(0.0625)
     assert heat.slower_s(1.0, toy.job()) == 0.0
+
+
+def test_kernels_of_experts_are_less_certain_than_their_law(toy):
+    kernel = OpTime(
+        time_s=1.0,
+        compute_s=1.0,
+        memory_s=0.0,
+        launch_s=0.0,
+        bound="compute",
+        limiter="",
+        sigma=0.1,
+        model="m",
+        uses=(),
+        level="device",
+    )
+    experts = GroupedGemm(name="e", rows_count=8, experts_count=8, touched_count=8, n=8, k=8)
+    assert _kernel_sigma(Gemm(name="g", m=1, n=1, k=1), kernel) == 0.1
+    assert _kernel_sigma(experts, kernel) == pytest.approx((0.1**2 + 0.19**2) ** 0.5)

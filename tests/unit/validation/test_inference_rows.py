@@ -131,6 +131,39 @@ def test_tensor_degrees_of_neuron_count_cores(catalog: Catalog) -> None:
     assert plan.tensor_count == 16  # two cores a chip
 
 
+def test_cores_of_neuron_hold_whole_heads_and_programs_have_the_compiled_length(catalog: Catalog) -> None:
+    cells = {"device": "inf2.48xlarge", "n_devices": "", "engine": "vLLM+optimum-neuron", "weight_precision": "bf16"}
+    note = "server batch size 32, seq len 4096; variant std-cpu-sampling.csv"
+    made = case(catalog, **cells, tp="8", kv_precision="", batch_or_concurrency="1", note=note)
+    assert made.layouts.plans[0].head_units_count == 2
+    assert made.engine.bucket_tokens == 4096
+    pieces = case(catalog, **cells, tp="8", kv_precision="", batch_or_concurrency="1", note=f"{note} hybrid-ods")
+    assert pieces.engine.bucket_tokens == 1024
+    chosen_on_device = case(
+        catalog, **cells, tp="8", kv_precision="", batch_or_concurrency="1", note="server batch size 32, seq len 4096"
+    )
+    assert made.engine.host_step_s > chosen_on_device.engine.host_step_s
+
+
+def test_submissions_set_the_limits_of_their_scheduler(catalog: Catalog) -> None:
+    cells = {
+        "source_title": "MLPerf Inference v5.0 closed",
+        "model": "llama2-70b-99",
+        "device": "AMD Instinct MI325X 256GB HBM3e",
+        "n_devices": "8",
+        "engine": "vLLM 0.6.5",
+        "engine_version": "",
+        "tp": "",
+        "input_len": "",
+        "output_len": "",
+    }
+    offline = case(catalog, **cells, batch_or_concurrency="Offline")
+    assert (offline.engine.max_batch_count, offline.engine.max_batch_tokens) == (1024, 16384)
+    assert offline.engine.host_sequence_s <= 15e-6
+    assert not offline.at_random
+    assert case(catalog, **cells, batch_or_concurrency="Server").at_random
+
+
 def test_experts_spread_wider_than_attention_replicate_attention(catalog: Catalog) -> None:
     cells = {"model": "Qwen3-30B-A3B", "engine": "vLLM", "engine_version": "0.14", "n_devices": "8", "ep": "8"}
     (plan,) = case(catalog, **cells, tp="1", batch_or_concurrency="64").layouts.plans

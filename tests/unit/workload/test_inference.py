@@ -155,6 +155,30 @@ def test_experts_are_spread_or_cut():
     assert touched_experts_count(8, 2, 16) / 4 <= spread.touched_count <= 2
 
 
+@pytest.mark.parametrize(
+    ("step", "rows", "touched"),
+    [
+        (Step(prompt_count=1, prompt_tokens=50, finishing_count=1), 50 * 8, 8),  # a prompt passes through all
+        (Step(decode_count=4, context_tokens=10), 4 * 8, 8),  # eight choices are as many as the experts
+        (Step(decode_count=3, context_tokens=10), 6, 6),  # six choices load an expert each
+    ],
+)
+def test_engines_that_mask_experts_compute_all_of_them(step: Step, rows: float, touched: float) -> None:
+    layer = Layer(
+        linears=linears("expert", experts_count=8, active_count=2.0), mixers=(attention(),), activation_count=2 * INNER
+    )
+    engine = EngineProfile(id="masks", all_experts=True)
+    product = found(inference_ops(model(layer), ServingPlan(), engine, step), GroupedGemm)[0][0]
+    assert (product.rows_count, product.touched_count) == (rows, touched)
+
+
+def test_cores_that_hold_whole_heads_read_more_of_the_cache() -> None:
+    step = Step(decode_count=8, context_tokens=100)
+    plans = [ServingPlan(tensor_count=KV, head_units_count=units) for units in (1, 2)]
+    whole, cores = (found(inference_ops(model(), plan, BARE, step), AttentionDecode) for plan in plans)
+    assert cores[0][0].bytes == 2 * whole[0][0].bytes
+
+
 def test_data_parallel_attention_exchanges_tokens_twice_a_layer():
     layer = Layer(
         linears=linears("expert", experts_count=8, active_count=2.0), mixers=(attention(),), activation_count=2 * INNER
