@@ -49,15 +49,18 @@ def a_space(name: str, machine: System, make_gpt: Make) -> Space:
     if name == "dense":
         return Space(model=make_gpt(12, 3072, 24), system=system, software=COPY, devices_counts=(16, 32), base=base)
     if name == "uneven":
+        counted = replace(
+            COPY, bucket_bytes=0.0, bucket_parameters_count=2_000_000, rank_bucket_parameters_count=100_000
+        )
         model = make_gpt(14, 2048, 16, tied=False)
         return Space(
             model=model,
             system=system,
-            software=replace(COPY, tensor_overlap="backward"),
+            software=replace(counted, tensor_overlap="backward"),
             devices_counts=(16,),
             base=base,
         )
-    axes = Axes(contexts=(1, 2), experts=(1, 4)) if name == "experts" else Axes(sharding=("zero3", "none"))
+    axes = Axes(contexts=(1, 2), experts=(1, 4)) if name == "experts" else Axes(sharding=("zero3", "zero2", "none"))
     model = make_gpt(8, 2048, 16, experts=8) if name == "experts" else make_gpt(8, 2048, 16)
     return Space(model=model, system=system, software=SHARDS, devices_counts=(16,), base=base, axes=axes)
 

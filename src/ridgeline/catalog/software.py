@@ -72,6 +72,8 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "whole_graphs": "whole_graphs",
     "expert_overlap": "expert_overlap",
     "bucket": "bucket_bytes",
+    "bucket_parameters": "bucket_parameters_count",
+    "rank_bucket_parameters": "rank_bucket_parameters_count",
     "graphs": "graphs",
     "host_launch": "host_launch_s",
     "host_optimizer": "host_optimizer_frac",

@@ -272,7 +272,7 @@ class TimeArrays:
         overlaps = [
             data_overlaps(replace(plan, data_overlap=name), self.clock.software) for name in job.options.data_overlap
         ]
-        buckets = buckets_count(local_parameters(self.space.model, stage, plan), plan, self.clock)
+        buckets = self._buckets(stage, job)
         hidden_s = np.zeros((1,) * AXES_COUNT)
         for exchange_s, window_s, kind in (
             (parts.gradient_s, one.backward_s * parts.reductions_count, 0),
@@ -281,6 +281,12 @@ class TimeArrays:
             behind_s = np.maximum(0.0, exchange_s - bucketed_exposed_s(exchange_s, window_s, buckets))
             hidden_s = hidden_s + np.where(flags(tuple(pair[kind] for pair in overlaps), DATA), behind_s, 0.0)
         return parts.exchanges_s - hidden_s * (1.0 - self.clock.slowdown_frac) + parts.after_s
+
+    def _buckets(self, stage: Stage, job: _Job) -> Floats:
+        """Pieces in which gradients and weights are exchanged, by sharding."""
+        plans = [job.options.plan(job.degrees, 0, 0, 0, z) for z in range(job.options.shape[SHARDING])]
+        found = [buckets_count(stage, local_parameters(self.space.model, stage, p), p, self.clock) for p in plans]
+        return along(job.options, (SHARDING,), lambda z: found[z])
 
     def _once_parts(self, stage: Stage, job: _Job) -> _OnceParts:
         """What a stage does once a step before any overlap; not a number for a sharding that nothing asks for."""
@@ -311,7 +317,7 @@ class TimeArrays:
 
     def _exchange_times(self, stage: Stage, plan: TrainingPlan, place: tuple[Any, ...]) -> tuple[float, float, float]:
         """All exchanges of a step under one sharding, gradients and weights among them."""
-        key = (place, plan.sharding, reductions_count(plan))
+        key = (place, stage.index > 0, plan.sharding, plan.interleave_count, reductions_count(plan))
         found = self._once.get(key)
         if found is None:
             works, _ = step_parts(self.space.model, stage, plan, self.clock)

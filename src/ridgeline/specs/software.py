@@ -61,7 +61,8 @@ class SoftwareProfile:
     `pipeline_overlap` hides sends of interleaved schedules; `prefetch_layers_count` layers are gathered ahead by
     full sharding (0: gathered when needed), in the backward pass only with `prefetch_backward`; `context_overlap` hides
     the exchange of keys and values behind attention.
-    `bucket_bytes` is the size of one gradient bucket.
+    `bucket_bytes` is the size of one gradient bucket; or `bucket_parameters_count` is, but at least
+    `rank_bucket_parameters_count` for each rank, on the first virtual stage (the others are not cut).
     `owner_broadcast`: full sharding leaves whole tensors with one rank, which broadcasts them.
 
     `expert_launches`: the product of each local expert is a kernel of its own; routing decides its shape, so no graph
@@ -150,6 +151,8 @@ class SoftwareProfile:
     whole_graphs: bool = False
     expert_overlap: ExpertOverlap = "none"
     bucket_bytes: float = 0.0
+    bucket_parameters_count: int = 0
+    rank_bucket_parameters_count: int = 0
     graphs: bool = False
     host_launch_s: float = 0.0
     host_optimizer_frac: float = 1.0

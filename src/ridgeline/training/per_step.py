@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ridgeline.specs import RankGroup, SoftwareProfile, TrainingPlan, Transformer
 from ridgeline.training.clock import Clock, Work, Works, add, total_s
 from ridgeline.training.host import TRANSFERS, host_oneway_bytes_per_s, layers_parameters_count
@@ -9,7 +11,7 @@ from ridgeline.training.phases import Phases, hide
 from ridgeline.training.schedule import bucketed_exposed_s
 from ridgeline.workload.layers import training_layer_ops
 from ridgeline.workload.memory import LocalParameters, local_parameters, shard_ranks
-from ridgeline.workload.ops import Collective, CollectiveKind, Op, Repeated
+from ridgeline.workload.ops import Collective, CollectiveKind, Repeated
 from ridgeline.workload.stages import Stage
 from ridgeline.workload.training_ends import optimizer_ops
 from ridgeline.workload.training_shapes import LayerShape, expert_tensor_count, layer_shape
@@ -26,7 +28,7 @@ def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cloc
     works, after = step_parts(model, stage, plan, clock)
     software = clock.software
     shared_s = 0.0
-    buckets = buckets_count(local, plan, clock)
+    buckets = buckets_count(stage, local, plan, clock)
     gradients, weights = data_overlaps(plan, software)
     if gradients:
         window_s = phases.backward_s * reductions_count(plan)
@@ -44,7 +46,7 @@ def step_works(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Cloc
 def step_parts(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clock) -> tuple[Works, Works]:
     """What `stage` does once a step before any overlap: (exchanges with the casts before them, what follows them)."""
     local = local_parameters(model, stage, plan)
-    exchanges = clock.works((*_weight_casts(stage, plan, clock), *_reductions(local, plan, clock)))
+    exchanges = clock.works((*_weight_casts(stage, plan, clock), *_reductions(stage, local, plan, clock)))
     after: Works = dict(_optimizer(local, plan, clock))
     for work in clock.works(_tied(model, stage, plan, clock)).values():
         add(after, work)
@@ -68,11 +70,23 @@ def data_overlaps(plan: TrainingPlan, software: SoftwareProfile) -> tuple[bool, 
     return plan.data_overlap != "none", plan.data_overlap == "both"
 
 
-def buckets_count(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> float:
-    """Pieces in which gradients are exchanged: by bucket size, and at least one for each virtual stage."""
-    size = clock.software.bucket_bytes
-    whole = local.total_count * wire_bytes(layer_shape(plan), clock.software)
-    return max(1.0, float(plan.interleave_count), whole / size if size > 0 else 1.0)
+def buckets_count(stage: Stage, local: LocalParameters, plan: TrainingPlan, clock: Clock) -> float:
+    """Pieces in which gradients are exchanged: by bucket size, and at least one for each virtual stage.
+
+    Flat parameters of sharded gradients are reduced layer by layer, as those of full sharding are. Buckets that are
+    sized in parameters cut only the first virtual stage of the first stage, as nothing hides behind the others' end.
+    Sources: Li et al. 2020; Zhao et al. 2023, section 3; `DistributedDataParallel` of Megatron-Core.
+    """
+    software = clock.software
+    if plan.sharding == "zero2" and software.flat_gradients:
+        return max(1.0, stage.layers_count)
+    chunks = float(plan.interleave_count)
+    if software.bucket_parameters_count > 0:
+        ranks = plan.data_count * plan.context_count
+        size = max(software.bucket_parameters_count, software.rank_bucket_parameters_count * ranks)
+        return chunks if stage.index > 0 else chunks - 1.0 + max(1.0, local.total_count / chunks / size)
+    whole = local.total_count * wire_bytes(layer_shape(plan), software)
+    return max(1.0, chunks, whole / software.bucket_bytes if software.bucket_bytes > 0 else 1.0)
 
 
 def reductions_count(plan: TrainingPlan) -> int:
@@ -102,11 +116,15 @@ def data_groups(local: LocalParameters, plan: TrainingPlan) -> list[tuple[float,
     return [(count, group) for count, group in pairs if count > 0 and group.size_count > 1]
 
 
-def _reductions(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> list[Repeated]:
-    """Gradient sum and weight gather of one step. Full sharding does both layer by layer, except across its groups."""
+def _reductions(stage: Stage, local: LocalParameters, plan: TrainingPlan, clock: Clock) -> list[Repeated]:
+    """Gradient sum and weight gather of one step. Full sharding does both layer by layer, except across its groups.
+
+    Each bucket is a collective of its own, which waits for the ring's (or tree's) latency again.
+    """
+    buckets = buckets_count(stage, local, plan, clock)
     shape = layer_shape(plan)
     wire = wire_bytes(shape, clock.software) * plan.trainable_frac
-    ops: list[Op] = []
+    ops: list[Collective] = []
     for count, group in data_groups(local, plan):
         if plan.sharding == "zero3":
             ops += _across_groups(count * wire, group, plan)
@@ -116,10 +134,10 @@ def _reductions(local: LocalParameters, plan: TrainingPlan, clock: Clock) -> lis
             ops += [_exchange("gradient sum", "reduce_scatter", count * wire, group)] * reductions_count(plan)
             kept = shape.narrow_bytes if clock.software.narrow_weights and shape.narrow_bytes else shape.stream_bytes
             ops.append(_exchange("weight gather", "all_gather", count * kept * plan.trainable_frac, group))
-    return [Repeated(op=op) for op in ops]
+    return [Repeated(op=replace(op, message_bytes=op.message_bytes / buckets), count=buckets) for op in ops]
 
 
-def _across_groups(size: float, group: RankGroup, plan: TrainingPlan) -> list[Op]:
+def _across_groups(size: float, group: RankGroup, plan: TrainingPlan) -> list[Collective]:
     """Sum of the sharded gradients over the groups of hybrid sharding."""
     inside = plan.shard_group_count
     if inside is None or inside >= group.size_count:

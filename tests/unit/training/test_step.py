@@ -10,6 +10,10 @@ import pytest
 from ridgeline.errors import BadPlan, MissingFact
 from ridgeline.specs import Calibration, SoftwareProfile, System, TrainingPlan, Transformer
 from ridgeline.training import TrainingEstimate, TrainingJob, estimate_step
+from ridgeline.training.clock import clock_for
+from ridgeline.training.per_step import buckets_count
+from ridgeline.workload.memory import local_parameters
+from ridgeline.workload.stages import stages_of
 from ridgeline.workload.training_flop import step_flop
 
 Make = Callable[..., Transformer]
@@ -123,8 +127,34 @@ def test_overlap_of_gradients_shortens_the_step(estimate: Callable[..., Training
         replace(PLAIN, data_overlap=True, gather_overlap=True, bucket_bytes=40e6), data_count=16, global_batch_count=64
     )
     assert over.step_s.best < apart.step_s.best
-    assert over.time.value_of("gradient exchange") == apart.time.value_of("gradient exchange")
     assert over.time.value_of("gradient exchange hidden") < 0
+    # the same bytes, but the latency of a collective comes again with every bucket
+    again_s = over.time.value_of("gradient exchange") - apart.time.value_of("gradient exchange")
+    finer = estimate(replace(PLAIN, bucket_bytes=10e6), data_count=16, global_batch_count=64)
+    assert 0 < again_s < finer.time.value_of("gradient exchange") - apart.time.value_of("gradient exchange")
+
+
+def test_buckets_in_parameters_grow_with_ranks_and_cut_the_first_stage_only(
+    machine: System, calibration: Calibration, make_gpt: Make
+) -> None:
+    model = make_gpt(8, 2048, 16)
+    software = replace(PLAIN, bucket_parameters_count=40_000_000, rank_bucket_parameters_count=1_000_000)
+    clock = clock_for(machine, calibration, software)
+
+    def buckets(data: int, pipeline: int = 1, interleave: int = 1, index: int = 0) -> float:
+        plan = TrainingPlan(
+            sequence_tokens=2048,
+            global_batch_count=512,
+            data_count=data,
+            pipeline_count=pipeline,
+            interleave_count=interleave,
+        )
+        stage = stages_of(model, plan)[index]
+        return buckets_count(stage, local_parameters(model, stage, plan), plan, clock)
+
+    assert buckets(16) == buckets(40) == pytest.approx(2 * buckets(80))
+    assert buckets(16, pipeline=2, index=0) > 1 == buckets(16, pipeline=2, index=1)
+    assert buckets(16, pipeline=2, interleave=2, index=1) == 2 < buckets(16, pipeline=2, interleave=2, index=0)
 
 
 def test_full_sharding_gathers_twice_and_scatters_once_a_layer(
