@@ -234,8 +234,8 @@ def hosted(engine: EngineProfile, chip: Chip, fills: list[tuple[str, float]]) ->
 
     >>> from ridgeline.catalog import load_catalog
     >>> catalog = load_catalog()
-    >>> hosted(catalog.engine("tensorrt"), catalog.chip("jetson-agx-orin-64"), []).kernel_floor_s
-    1.5e-05
+    >>> round(hosted(catalog.engine("tensorrt"), catalog.chip("jetson-agx-orin-64"), []).kernel_floor_s * 1e6, 3)
+    15.0
     """
     if chip.kind != "edge" or engine.graphs:
         return engine
