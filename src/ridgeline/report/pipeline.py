@@ -75,7 +75,7 @@ def _ways(answer: PipelineAnswer) -> Table:
     ways = (answer.synchronous, answer.asynchronous)
     rows = [
         ("frames/s", [f"{way.run.frames_per_s:.4g}" for way in ways]),
-        ("most that it can (bound)", [f"{way.bound_per_s:.4g}" for way in ways]),
+        ("most that it can (bound)", [ranged(way.bound_per_s) for way in ways]),
         ("bottleneck", [way.bottleneck for way in ways]),
         ("frames dropped", [f"{way.run.dropped_count:,}" for way in ways]),
         ("latency p50", [_level(way, "p50") for way in ways]),

@@ -23,6 +23,7 @@ _CPU, _LINK, _ACCELERATOR, _VIDEO, _HOST, _DEVICE = (
     "host memory",
     "device memory",
 )
+MODELS = "times of models"  # in `changed`: a factor on all of them
 _ANSWER_BYTES = 4096.0  # what a model hands on where nothing is said
 _PAIR = 2  # workers of a stage, so that one brings the next input while the other works
 _REFERENCES = 3.0  # a decoded frame is written, and two frames that it refers to are read
@@ -56,7 +57,7 @@ class Data:
 
 @dataclass(slots=True)
 class PipelineBuilder:
-    """Turns the file into a pipeline. `changed`: other values of facts, for ranges."""
+    """Turns the file into a pipeline. `changed`: other values of facts, and a factor on `MODELS`, for ranges."""
 
     file: PipelineFile
     system: System
@@ -323,11 +324,12 @@ class PipelineBuilder:
             raise ScenarioError(f"{self.spot(index)}: {told}; put a resize ahead of it")
         if data.pixels:
             self._as_form(data, "fp32", _ACCELERATOR, steps)
+        factor = self.changed.get(MODELS, 1.0)
         step = PipeStep(
             name=stage.model or stage.name,
             unit=_ACCELERATOR,
-            time_s=stage.time if stage.time is not None else times.batch_s[0],
-            batch_s=times.batch_s if stage.time is None else (),
+            time_s=stage.time if stage.time is not None else factor * times.batch_s[0],
+            batch_s=tuple(factor * time_s for time_s in times.batch_s) if stage.time is None else (),
             moved_bytes=times.moved_bytes if self.shared else 0.0,
             memory=_HOST if self.shared else "",
             uses=times.uses,

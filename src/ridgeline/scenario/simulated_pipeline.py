@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,12 @@ from ridgeline.core import Breakdown, Interval, Note, merge, quadrature
 from ridgeline.errors import RidgelineError, ScenarioError
 from ridgeline.scenario.answer import leaning_facts
 from ridgeline.scenario.pipeline_models import ModelTimes
-from ridgeline.scenario.pipelines import PipelineBuilder
+from ridgeline.scenario.pipelines import MODELS, PipelineBuilder
 from ridgeline.scenario.plain import SCHEMA_VERSION, finite
 from ridgeline.scenario.problems import place
 from ridgeline.scenario.schema import PipelineFile, ScenarioFile
 from ridgeline.scenario.settings import Path as KeyPath
+from ridgeline.scenario.simulated_parts import Z_80
 from ridgeline.scenario.simulating import lean_dict
 from ridgeline.simulation.percentiles import Distribution, distribution
 from ridgeline.simulation.pipeline import (
@@ -32,7 +33,7 @@ from ridgeline.simulation.pipeline import (
 )
 from ridgeline.simulation.pipeline_run import PipelineRun, run_pipeline
 
-DEFAULT_FRAMES = 1000
+DEFAULT_FRAMES, LEAST_FRAMES, MOST_FRAMES = 1000, 100, 20_000  # of a stream, and of all streams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class PipelineWay:
 
     run: PipelineRun
     latency: Distribution | None
-    bound_per_s: float
+    bound_per_s: Interval
     bottleneck: str
     demands_s: Mapping[str, float]
 
@@ -50,7 +51,7 @@ class PipelineWay:
         run = self.run
         return {
             "frames_per_s": run.frames_per_s,
-            "bound_per_s": self.bound_per_s,
+            "bound_per_s": self.bound_per_s.to_dict(),
             "bottleneck": self.bottleneck,
             "dropped": run.dropped_count,
             "measured": len(run.arrived_s),
@@ -139,20 +140,25 @@ def simulate_pipeline(
     pipeline = builder.build()
     tree = frame_tree(pipeline)
     leans = leaning_facts(catalog, tree.facts())
-    alone, glue = _ranges(built, pipeline, leans, models)
-    frames = file.simulate.requests or DEFAULT_FRAMES
+    found = _ranges(built, leans)
+    frames = file.simulate.requests or max(LEAST_FRAMES, min(DEFAULT_FRAMES, MOST_FRAMES // asked.streams))
     warm_up = 0.1 if file.simulate.warm_up is None else file.simulate.warm_up
     generators = (np.random.default_rng(file.simulate.seed) for _ in range(2))
     ways = [
-        _way(pipeline, run_pipeline(pipeline, frames, synchronous, generator, min(warm_up, 0.45)), synchronous)
+        _way(
+            pipeline,
+            run_pipeline(pipeline, frames, synchronous, generator, min(warm_up, 0.45)),
+            found.synchronous_per_s if synchronous else found.asynchronous_per_s,
+            synchronous,
+        )
         for synchronous, generator in zip((True, False), generators, strict=True)
     ]
     return PipelineAnswer(
         pipeline=pipeline,
         system=system.id,
         frame=tree,
-        alone_s=alone,
-        glue=glue,
+        alone_s=found.alone_s,
+        glue=found.glue,
         synchronous=ways[0],
         asynchronous=ways[1],
         leans=leans,
@@ -160,10 +166,8 @@ def simulate_pipeline(
     )
 
 
-def _way(pipeline: Pipeline, run: PipelineRun, synchronous: bool) -> PipelineWay:
+def _way(pipeline: Pipeline, run: PipelineRun, bound: Interval, synchronous: bool) -> PipelineWay:
     demands = demands_s(pipeline, not synchronous)
-    under_way = pipeline.streams_count * (1 if synchronous else pipeline.buffers_count)
-    bound = rate_bound_per_s(demands, thread_alone_s(pipeline.stages), under_way)
     if synchronous:
         demands = {**demands, "a thread of each stream": thread_alone_s(pipeline.stages) / pipeline.streams_count}
     return PipelineWay(
@@ -175,29 +179,56 @@ def _way(pipeline: Pipeline, run: PipelineRun, synchronous: bool) -> PipelineWay
     )
 
 
-def _ranges(built: Any, pipeline: Pipeline, leans: tuple[Fact, ...], models: ModelTimes) -> tuple[Interval, Interval]:
-    """The time of a frame alone and the share of glue, with each assumed rate of glue at the ends of its range, and the
-    times of models with theirs."""
-    alone_s, glue = frame_tree(pipeline).value, glue_frac(pipeline)
-    lows: list[float] = []
-    share: list[float] = []
-    for fact in leans:
-        if not fact.id.startswith("pipelines.") or fact.low is None or fact.high is None:
-            continue
-        ends = [built({fact.id: end}).build() for end in (fact.low, fact.high)]
-        times = sorted(frame_tree(end).value for end in ends)
-        lows.append(Interval(times[0], alone_s, times[1]).sigma)
-        shares = sorted(glue_frac(end) for end in ends)
-        share.append((shares[1] - shares[0]) / 2)
-    device_s = {
-        step.name: step.time_s for _, step in pipeline.steps() if step.unit == "accelerator" and step.kind == "work"
-    }
-    doubt = [times.sigma for times in models.known.values()]
-    if doubt and alone_s > 0:
-        lows.append(max(doubt) * sum(device_s.values()) / alone_s)
-    reach = quadrature(*share) if share else 0.0
-    whole = Interval.from_sigma(alone_s, quadrature(*lows)) if lows else Interval.exact(alone_s)
-    return whole, Interval(max(0.0, glue - reach), glue, min(1.0, glue + reach))
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """Central 80 % of the time of a frame alone, of the share of glue, and of the most frames a second both ways."""
+
+    alone_s: Interval
+    glue: Interval
+    synchronous_per_s: Interval
+    asynchronous_per_s: Interval
+
+
+def _figures(pipeline: Pipeline) -> tuple[float, float, float]:
+    """Time of a frame alone, and the bounds with threads and with queues."""
+    alone_s = frame_tree(pipeline).value
+    return alone_s, bound_per_s(pipeline, True), bound_per_s(pipeline, False)
+
+
+def bound_per_s(pipeline: Pipeline, synchronous: bool) -> float:
+    """Most frames a second that the pipeline can do, and that are brought."""
+    under_way = pipeline.streams_count * (1 if synchronous else pipeline.buffers_count)
+    return rate_bound_per_s(demands_s(pipeline, not synchronous), thread_alone_s(pipeline.stages), under_way)
+
+
+def _ranges(built: Callable[[Mapping[str, float]], PipelineBuilder], leans: tuple[Fact, ...]) -> _Ranges:
+    """Each assumed rate of glue, and the times of the models, at the ends of their ranges; changes in quadrature."""
+    first = built({})
+    best = first.build()
+    middle, glue = _figures(best), glue_frac(best)
+    ends = [
+        (fact.id, fact.low, fact.high)
+        for fact in leans
+        if fact.id.startswith("pipelines.") and fact.low is not None and fact.high is not None
+    ]
+    doubt = max((times.sigma for times in first.models.known.values()), default=0.0)
+    if doubt > 0:
+        factor = math.exp(Z_80 * doubt)
+        ends.append((MODELS, 1.0 / factor, factor))
+    sigmas: list[list[float]] = [[], [], []]
+    shares = []
+    for name, low, high in ends:
+        both = [built({name: end}).build() for end in (low, high)]
+        for index, values in enumerate(zip(*(_figures(item) for item in both), strict=True)):
+            sigmas[index].append(Interval(min(values), middle[index], max(values)).sigma)
+        found = [glue_frac(item) for item in both]
+        shares.append((max(found) - min(found)) / 2)
+    reach = quadrature(*shares) if shares else 0.0
+    alone, slow, fast = (
+        Interval.from_sigma(value, quadrature(*group) if group else 0.0)
+        for value, group in zip(middle, sigmas, strict=True)
+    )
+    return _Ranges(alone, Interval(max(0.0, glue - reach), glue, min(1.0, glue + reach)), slow, fast)
 
 
 def _remarks(builder: PipelineBuilder, file: PipelineFile) -> list[Note]:

@@ -77,10 +77,16 @@ def traffic_of(file: ScenarioFile, trace: Trace | None, longest_tokens: int | No
         count = trace.requests.count if asked is None else min(asked, trace.requests.count)
         if asked is not None and asked > trace.requests.count:
             notes.append(Note("hint", f"the trace has {trace.requests.count:,} requests, {asked:,} were asked for"))
-        own = abs((serve.rate or 0.0) / trace.requests.rate_per_s - 1.0) < 1e-9
+        at_once = trace.requests.span_s <= 0
+        if at_once and serve.rate is not None:
+            told = f"all requests of {trace.requests.label} arrive at once, which no rate can stretch"
+            raise ScenarioError(f"workload.serve.rate: {told}; leave the rate out, or give traffic.cv to draw arrivals")
+        own = at_once or abs((serve.rate or 0.0) / trace.requests.rate_per_s - 1.0) < 1e-9
         replay = Replay(requests=trace.requests, rate_per_s=None if own else serve.rate, count=count)
-        rate = trace.requests.rate_per_s if own else serve.rate
-        text = f"{count:,} requests of {trace.requests.label}" + ("" if own else ", rescaled to") + f" {rate:.4g}/s"
+        how = (
+            "at once" if at_once else f"{trace.requests.rate_per_s:.4g}/s" if own else f"rescaled to {serve.rate:.4g}/s"
+        )
+        text = f"{count:,} requests of {trace.requests.label}, {how}"
         return Drawn(traffic=replay, text=text, requests_count=count, notes=tuple(notes))
     count = max(DEFAULT_REQUESTS, _TURNS * (serve.concurrency or 0)) if asked is None else asked
     lengths, words = _lengths(trace, serve, longest_tokens or _MOST_TOKENS)

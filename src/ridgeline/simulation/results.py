@@ -269,21 +269,30 @@ def _within(kept: Sequence[Served], good: Sequence[Any], limits: Limits) -> dict
 
 
 def _rates(runs: Sequence[Served], windows: Sequence[_Window]) -> dict[str, Sampled]:
-    """Requests and tokens that end a second within the measured window, from batches of time."""
-    found = {}
+    """Requests and tokens that end a second within the measured window, from batches of time.
+
+    Runs that are so short that nothing ends within the window: over the whole run, without a confidence.
+    """
     slices = 20 // len(runs) if len(runs) < 5 else 1  # src: schmeiser-1982
+    found = {}
     for name in ("requests", "outputs", "tokens"):
         values = []
         for run, window in zip(runs, windows, strict=True):
             ended = run.answered & (run.finished_s > window.start_s) & (run.finished_s <= window.end_s)
-            if window.span_s <= 0:
-                continue
-            within = (window.start_s, window.end_s)
-            sums = np.histogram(run.finished_s[ended], slices, within, weights=_weights(run, name)[ended])[0]
-            values += (sums / (window.span_s / slices)).tolist()
-        best = float(np.mean(values)) if values else 0.0
-        found[name] = confident(best, values)
+            if ended.any():
+                within = (window.start_s, window.end_s)
+                sums = np.histogram(run.finished_s[ended], slices, within, weights=_weights(run, name)[ended])[0]
+                values += (sums / (window.span_s / slices)).tolist()
+        whole = np.mean([_whole_rate(run, name) for run in runs])
+        found[name] = confident(float(np.mean(values)), values) if values else Sampled(best=float(whole))
     return found
+
+
+def _whole_rate(run: Served, name: str) -> float:
+    """Over the run from the first arrival to the last end."""
+    good = np.flatnonzero(run.answered)
+    span_s = float(run.finished_s[good].max() - run.arrived_s[0]) if len(good) else 0.0
+    return float(_weights(run, name)[good].sum()) / span_s if span_s > 0 else 0.0
 
 
 def _weights(run: Served, name: str) -> Any:

@@ -215,3 +215,24 @@ def test_layered_networks_run_behind_the_batcher_too(tmp_path: Path, capsys: pyt
         assert times == sorted(times)
         assert row["simulated"]["answered_count"] == row["simulated"]["measured_count"]
         assert row["power"]["meter_w"]["best"] > 0
+
+
+def test_traces_without_times_and_traces_that_come_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "once.csv").write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n" + "5,128,1\n" * 40)
+    (tmp_path / "bare.csv").write_text("num_prefill_tokens,num_decode_tokens\n" + "128,1\n64,1\n" * 20)
+    told = refused(tmp_path, capsys, "workload.serve.traffic.trace=once.csv")
+    assert "all requests of once.csv arrive at once, which no rate can stretch" in told
+    sets = ("workload.serve.rate=null", "workload.serve.latency_p95=null", "simulate.requests=null")
+    burst = simulated(tmp_path, capsys, "workload.serve.traffic.trace=once.csv", *sets)
+    assert burst["traffic"]["text"] == "40 requests of once.csv, at once"
+    # batches of 16, 16 and 8: what came first is answered first
+    assert burst["rows"][0]["batching"]["batches"] == {"8": 1, "16": 2}
+    drawn = simulated(tmp_path, capsys, "workload.serve.traffic.trace=bare.csv", "simulate.requests=500")
+    assert "lengths drawn from bare.csv" in drawn["traffic"]["text"]
+    assert drawn["traffic"]["requests"] == 500
+
+
+def test_short_runs_say_what_they_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = simulated(tmp_path, capsys, "simulate.requests=1")["rows"][0]["simulated"]
+    assert found["e2e_s"]["p99"]["low"] is None
+    assert found["requests_per_s"]["best"] == pytest.approx(1 / found["e2e_s"]["mean"]["best"])
