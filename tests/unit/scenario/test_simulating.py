@@ -225,8 +225,8 @@ def test_traces_without_times_and_traces_that_come_at_once(tmp_path: Path, capsy
     sets = ("workload.serve.rate=null", "workload.serve.latency_p95=null", "simulate.requests=null")
     burst = simulated(tmp_path, capsys, "workload.serve.traffic.trace=once.csv", *sets)
     assert burst["traffic"]["text"] == "40 requests of once.csv, at once"
-    # batches of 16, 16 and 8: what came first is answered first
-    assert burst["rows"][0]["batching"]["batches"] == {"8": 1, "16": 2}
+    # the fourth fills a preferred size, so four go at once; 36 find the instance at work: 16, 16 and 4
+    assert burst["rows"][0]["batching"]["batches"] == {"4": 2, "16": 2}
     drawn = simulated(tmp_path, capsys, "workload.serve.traffic.trace=bare.csv", "simulate.requests=500")
     assert "lengths drawn from bare.csv" in drawn["traffic"]["text"]
     assert drawn["traffic"]["requests"] == 500
