@@ -33,13 +33,15 @@ def check_plan(model: Transformer, system: System, plan: TrainingPlan) -> list[P
 
 
 def positive(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[Problem]:
-    """Degrees, batches and lengths are whole and at least 1; shares lie between 0 and 1."""
+    """Degrees, batches and lengths are whole and at least 1 (0 where that means none); shares lie between 0 and 1."""
     for item in fields(plan):
         value = getattr(plan, item.name)
-        if item.name == "document_tokens":
-            continue
-        if item.name.endswith(("_count", "_tokens")) and value is not None and (value < 1 or value != int(value)):
-            yield Problem("not-positive", (item.name,), f"{item.name} is {value}, must be a whole number from 1")
+        if item.name.endswith(("_count", "_tokens")) and value is not None:
+            least = 0 if item.default == 0 else 1
+            whole = isinstance(item.default, float) or value == int(value)
+            if value < least or not whole:
+                text = f"{item.name} is {value}, must be a whole number from {least}"
+                yield Problem("not-positive", (item.name,), text)
         if item.name.endswith("_frac") and not 0 <= value <= 1:
             yield Problem("not-positive", (item.name,), f"{item.name} is {value}, must lie between 0 and 1")
 
