@@ -80,7 +80,7 @@ SOURCE_DATES: dict[str, str] = {
 _ROUND = re.compile(r"\bv\d\.\d\b")
 _VLLM = re.compile(r"vllm[ -]v?(\d+(?:\.\d+)+)", re.IGNORECASE)
 # Engines whose releases are records of their own; a version in the text of the others says nothing about them.
-_VERSIONED = frozenset({"vllm", "tensorrt-llm"})
+_VERSIONED = frozenset({"vllm", "tensorrt-llm", "llama-cpp"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ FORMATS: dict[str, tuple[str, str]] = {
 # name FP8 on Hopper, Ada and CDNA 3 and FP4 on Blackwell (nvidia-mlperf-4.1, amd-mlperf-4.1).
 MLPERF_16_BIT: dict[str, str] = {"hopper": "fp8", "ada": "fp8", "cdna3": "fp8", "blackwell": "nvfp4"}
 _NARROW = frozenset({"fp8", "mxfp8", "nvfp4", "mxfp4", "fp4"})
-_WEIGHT_ONLY_ENGINES = frozenset({"neuron", "neuron-vllm", "llama-cpp", "exllamav2", "mlc-llm"})
+_WEIGHT_ONLY_ENGINES = frozenset({"neuron", "neuron-vllm", "llama-cpp", "llama-cpp-b6300", "exllamav2", "mlc-llm"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,6 @@ def _blank(row: Row, chip: Chip, engine: EngineProfile, model: Transformer) -> F
         )
     if "compression" in row.text("engine").lower():
         return Formats("int4_g64", wide, "int4_g64", fills=(("4-bit weights and cache, as compression means", 0.1),))
-    if engine.id == "llama-cpp":
+    if engine.id.startswith("llama-cpp"):
         return Formats("q4_k_m", wide, wide, fills=(("Q4_K_M weights, the default of Ollama's library", FORMAT_SIGMA),))
     return Formats(wide, wide, wide, fills=((f"{wide} weights, the default where none are named", FORMAT_SIGMA),))

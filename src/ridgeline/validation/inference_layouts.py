@@ -20,7 +20,7 @@ LAYOUT_SIGMA = 0.1
 # Units that a tensor degree counts, a chip: NeuronCores; trn2 pairs its eight (logical cores of two): aws-neuron-docs.
 CORES_PER_CHIP = {"inferentia1": 4, "inferentia2": 2, "trainium1": 2, "trainium2": 4}
 # Engines that spread layers over devices, one after the other, unless they are told otherwise.
-LAYER_SPLIT = frozenset({"llama-cpp", "exllamav2"})
+LAYER_SPLIT = frozenset({"llama-cpp", "llama-cpp-b6300", "exllamav2"})
 # Sources whose expert degree is the whole tensor group, attention cut over it (data-parallel degree 1 in their files).
 EXPERTS_OF_GROUP = ("ML.ENERGY leaderboard",)
 # Mixtures for which TensorRT-LLM's benchmark script replicates attention (enable_attention_dp): trtllm-perf-overview.
