@@ -103,6 +103,8 @@ BLANK_FORMATS = {"aitemplate": "fp16", "neuron": "bf16", "tt-metal": "bf16", "py
 # Engines that narrow stored weights at every call under automatic mixed precision.
 FRAMEWORKS = frozenset({"pytorch-eager", "tensorflow", "paddle", "mxnet"})
 LENGTH_SIGMA = 0.05
+# Models whose layers are Python: between the floor of a scripted graph (20 us) and a published trace (45 us a launch).
+PYTHON_FLOOR_S = 30e-6
 # Attention in one kernel exists up to this length in FasterTransformer (fastertransformer-docs).
 FUSED_TOKENS = 512
 # NVIDIA's TensorFlow 1 example prints means over all batches, the first, slow ones among them; how much they weigh is
@@ -153,6 +155,8 @@ def encoder_case(row: Row, id: str, catalog: Catalog) -> EncoderCase:
     engine = hosted(engine_of(row, catalog, fills), system.chip, fills)
     weight, activation = formats_of(row, system.chip, engine, fills)
     tokens, ends = _tokens(row, model, catalog, fills)
+    if engine.id == "pytorch-eager" and "torchscript" not in row.text("engine").lower():
+        engine = engine.with_(kernel_floor_s=PYTHON_FLOOR_S)
     if engine.id == "fastertransformer" and tokens > FUSED_TOKENS:
         engine = engine.with_(attention_family="unfused")
     devices = (row.count("n_devices") or 1) * copies
