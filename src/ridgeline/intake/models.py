@@ -73,6 +73,7 @@ def _transformer(shell: Shell, *, id: str, family: str, precisions: FrozenMap[st
         tied_embeddings=shell.tied,
         other_parameters_count=shell.model_other_count,
         mtp_parameters_count=shell.mtp_count,
+        ahead=shell.ahead_stack(),
         max_context_tokens=shell.context_tokens,
         encoder_tokens=shell.encoder_tokens,
         precisions=precisions,

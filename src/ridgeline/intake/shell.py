@@ -15,11 +15,11 @@ StackRole = Literal["decoder", "encoder", "vision", "audio"]
 class Shell:
     """What a family's code hands over: layers in order and what stands around them.
 
-    `other_count`: parameters of the main stack outside its layers (final norm, position table). `linears`:
-    matrices of the main stack outside its layers. `head`: a classifier in place of the matrix to the vocabulary
-    (`tied` and `head_bias` are then not looked at); `headless`: no head at all. `model_other_count`: poolers and
-    the like. `embedding_count` where the tables are not vocabulary times hidden. `shared`: all layers use one set of
-    weights.
+    `other_count`: parameters of the main stack outside its layers (final norm, position table). `linears`: matrices
+    of the main stack outside its layers. `head`: a classifier in place of the matrix to the vocabulary (`tied` and
+    `head_bias` are then not looked at); `headless`: no head at all. `model_other_count`: poolers and the like.
+    `ahead`: layers of one module of multi-token prediction, as DeepSeek-V3 has them. `embedding_count` where the
+    tables are not vocabulary times hidden. `shared`: all layers use one set of weights.
     """
 
     layers: tuple[Layer, ...]
@@ -36,6 +36,7 @@ class Shell:
     embedding_count: int | None = None
     model_other_count: int = 0
     mtp_count: int = 0
+    ahead: tuple[Layer, ...] = ()
     context_tokens: int | None = None
     encoder_tokens: int | None = None
     shared: bool = False
@@ -50,6 +51,13 @@ class Shell:
             other_count=self.other_count + self.tied_head_bias_count,
         )
         return replace(main, runs=tuple(replace(run, shared=True) for run in main.runs)) if self.shared else main
+
+    def ahead_stack(self) -> Stack | None:
+        """One module of multi-token prediction: its layers behind the matrix that joins state and next token."""
+        if not self.ahead:
+            return None
+        joint = linear("joint", "other", 2 * self.hidden_count, self.hidden_count)
+        return stack("decoder", self.hidden_count, self.ahead, linears=(joint,), other_count=3 * self.hidden_count)
 
     @property
     def tied_head_bias_count(self) -> int:

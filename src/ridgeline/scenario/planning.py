@@ -45,7 +45,6 @@ _POWER_SHARES = (
     "host_activity_frac",
     "host_frac",
     "serving_compute_share_frac",
-    "serving_compute_share_frac",
 )
 
 
@@ -156,6 +155,7 @@ def training_request(scenario: Scenario) -> TrainingRequest:
             ("frozen_precision", train.frozen),
             ("adapter_rank", train.adapter_rank),
             ("adapter_targets", train.adapter_targets),
+            ("ahead_count", train.predict_ahead),
             ("first_layers_count", train.first_layers),
             ("last_layers_count", train.last_layers),
             ("document_tokens", train.packing.document),

@@ -126,8 +126,9 @@ class TrainFile(Strict):
     `tokens` in all; `sequence` in tokens; `global_batch` in sequences a step. What is left out of the layout is
     searched. `software` names a training stack of the catalogue. `trainable`: the share of the parameters that is
     trained (adapters); `frozen`: the format in which the others are stored. `adapter_rank`: rank of the pair of small
-    matrices beside every matrix of the layers, which are what is trained. `first_layers`, `last_layers`: layers of the
-    stages at the ends of the pipeline.
+    matrices beside every matrix of the layers, which are what is trained. `predict_ahead` further tokens are
+    predicted by the model's own modules. `first_layers`, `last_layers`: layers of the stages at the ends of the
+    pipeline.
     """
 
     tokens: Tokens
@@ -152,6 +153,7 @@ class TrainFile(Strict):
     frozen: WeightPrecision | None = None
     adapter_rank: Degree | None = None
     adapter_targets: AdapterTargets | None = None
+    predict_ahead: Degree | None = None
     first_layers: Degree | None = None
     last_layers: Degree | None = None
     packing: PackingFile = PackingFile()
@@ -287,12 +289,14 @@ class StageFile(Strict):
     `after`: stages that it waits for (left out: the one ahead). `transport`: how its input comes. `time` and `moves`
     (bytes through memory) of a stage of `kind` work; a `model` on the accelerator; `width` and `height` of what a
     resize makes; `output`: bytes that it hands on; `items`: pieces of a frame that it works on one by one (crops);
-    `batch`: frames at once when they wait; `workers`: threads of an asynchronous pipeline.
+    `system`: another one, whose accelerator it runs on; `batch`: frames at once when they wait; `workers`: threads of
+    an asynchronous pipeline.
     """
 
     name: Word
     kind: StageKind
     on: StageUnit | None = None
+    system: Word | None = None
     after: Files | None = None
     transport: Transport | None = None
     time: Latency | None = None

@@ -47,6 +47,7 @@ _BASE_FIELDS = (
         "frozen_precision",
         "adapter_rank",
         "adapter_targets",
+        "ahead_count",
         "first_layers_count",
         "last_layers_count",
     ),

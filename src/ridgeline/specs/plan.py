@@ -38,6 +38,7 @@ class TrainingPlan:
 
     `schedule`: "1f1b", "interleaved" (with `interleave_count` above 1), "gpipe", or one that splits the backward pass:
     "zb-h1", "zb-h2", "zb-v" (two chunks a device, dealt out and back, so that `interleave_count` is 2).
+    `ahead_count`: further tokens that are predicted (multi-token prediction); each passes the model's module and head.
     `first_layers_count`, `last_layers_count`: layers of the first and last (virtual) stage (None: as even as it goes).
 
     `document_tokens`: sequences are packed of documents that see themselves alone, of this mean length weighted by
@@ -74,6 +75,7 @@ class TrainingPlan:
     adapter_targets: AdapterTargets = "all"
     first_layers_count: int | None = None
     last_layers_count: int | None = None
+    ahead_count: int = 0
     document_tokens: float = 0.0
     real_frac: float = 1.0
     node_samples_per_s: float = 0.0
@@ -117,6 +119,8 @@ class TrainingPlan:
             found.append(self.schedule)
         if self.first_layers_count is not None or self.last_layers_count is not None:
             found.append(f"ends-{self.first_layers_count or 'even'}-{self.last_layers_count or 'even'}")
+        if self.ahead_count:
+            found.append(f"ahead-{self.ahead_count}")
         if self.adapter_rank:
             found.append(f"rank-{self.adapter_rank}")
         if self.trainable_frac < 1:

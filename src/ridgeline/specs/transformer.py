@@ -216,7 +216,8 @@ class Transformer:
     `embedding_parameters_count`: token (and segment) tables, counted once when tied. `head`: the matrix from
     hidden to vocabulary or classes (its weights are counted only when `tied_embeddings` is false).
     `other_parameters_count`: pooler and heads without GEMM per token. `mtp_parameters_count` (multi-token
-    prediction layers) is apart from every other count. `precisions` maps a `Role` to the stored precision of a
+    prediction layers) is apart from every other count; `ahead` holds the layers of one such module, and the matrix
+    that joins its two inputs, where their shape is known. `precisions` maps a `Role` to the stored precision of a
     quantised checkpoint; "default" is that of everything else; empty for the precision of the plan.
     `encoder_tokens`: fixed input length of the encoder or tower where the architecture has one (Whisper 1500,
     ViT 197); None where it follows the input.
@@ -234,6 +235,7 @@ class Transformer:
     tied_embeddings: bool = False
     other_parameters_count: int = 0
     mtp_parameters_count: int = 0
+    ahead: Stack | None = None
     max_context_tokens: int | None = None
     encoder_tokens: int | None = None
     precisions: FrozenMap[str, str] = field(default_factory=FrozenMap)

@@ -100,6 +100,8 @@ def layers(model: Transformer, system: System, plan: TrainingPlan) -> Iterator[P
     """Pipeline times virtual stages divides the layers, plainly or with embedding and head as one layer each."""
     chunks = plan.pipeline_count * plan.interleave_count
     count = model.layers_count
+    if plan.ahead_count and model.ahead is None:
+        yield Problem("layers", ("ahead_count",), f"{model.id} has no known modules that predict further tokens")
     if plan.first_layers_count is not None or plan.last_layers_count is not None:
         yield from _ends(count, chunks, plan)
     elif chunks > count or not divides(count, chunks):

@@ -39,6 +39,7 @@ class PlanDraft:
     recompute: Recompute | None = None
     offload_optimizer: bool = False
     trainable_frac: float = 1.0
+    ahead_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ def _degrees(draft: PlanDraft, setting: Setting, notes: list[Note]) -> TrainingP
         shard_group_count=draft.shard_group_count,
         recompute=draft.recompute or "none",
         offload_optimizer=draft.offload_optimizer,
+        ahead_count=draft.ahead_count,
         **{"trainable_frac": draft.trainable_frac, **_adapters(draft, setting, notes)},
     )
     if draft.tensor_count is None and draft.pipeline_count is None and draft.data_count is None:

@@ -218,7 +218,8 @@ def activation_terms(
     if stage.head and model.head is not None:
         rows = shape.rows * (model.head.rows_per_token or 1.0)
         vocab = projection(model.head, plan.tensor_count).outputs_count
-        logits = logits_bytes(rows, vocab, LOGIT_BYTES[software.loss])
+        heads = 1 + (plan.ahead_count if model.ahead else 0)
+        logits = heads * logits_bytes(rows, vocab, LOGIT_BYTES[software.loss])
     stream = shape.residual_rows * model.hidden_count * shape.stream_bytes
     return ActivationTerms(kept, largest, working, moving, stream, logits)
 

@@ -13,7 +13,7 @@ from ridgeline.workload.layers import LayerOps, training_layer_ops
 from ridgeline.workload.memory import layer_parameters, shard_ranks
 from ridgeline.workload.ops import AttentionPrefill, Collective, CollectiveKind, Gemm, GroupedGemm, Repeated
 from ridgeline.workload.stages import LayerShare, Stage, cross_tokens, stack_tokens
-from ridgeline.workload.training_ends import embedding_ops, head_ops
+from ridgeline.workload.training_ends import ahead_ops, embedding_ops, head_ops
 from ridgeline.workload.training_shapes import LayerShape, layer_shape
 from ridgeline.workload.training_streams import wire_bytes
 
@@ -89,7 +89,11 @@ def ends_phases(model: Transformer, stage: Stage, plan: TrainingPlan, clock: Clo
     if stage.embedding and model.vocab_count:
         found.append(_end_phases(embedding_ops(model, shape, clock.software), plan, clock))
     if stage.head and model.head is not None:
-        found.append(_end_phases(head_ops(model, shape, clock.software), plan, clock))
+        head = _end_phases(head_ops(model, shape, clock.software), plan, clock)
+        ahead = plan.ahead_count if model.ahead else 0
+        found.append(head.scaled(1.0 + ahead))
+        if ahead:
+            found.append(_end_phases(ahead_ops(model, shape, clock.software), plan, clock).scaled(float(ahead)))
     return found
 
 

@@ -54,7 +54,7 @@ def _laws(clock: Clock) -> Iterator[Note]:
 
 def _model(job: TrainingJob) -> Iterator[Note]:
     layers = [run.layer for stack in job.model.stacks for run in stack.runs]
-    if job.model.mtp_parameters_count:
+    if job.model.mtp_parameters_count and not (job.model.ahead and job.plan.ahead_count):
         yield Note("not-modelled", "multi-token-prediction layers take no part in the step")
     if job.plan.trainable_frac < 1 and not job.plan.adapter_rank:
         yield Note("not-modelled", "small products of adapters are left out where their rank is not said")

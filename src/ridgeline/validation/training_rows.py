@@ -108,9 +108,22 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
         global_batch_count=row.count("global_batch"),
         expert_count=row.count("ep"),
         interleave_count=row.count("vpp"),
+        ahead_count=_ahead(row, made.model.id, fills),
         **_degrees(row, devices),
     )
     return TrainingCase(row=row, made=made, system=system, software=software, draft=draft, fills=(*fills, *made.fills))
+
+
+# Further tokens that Megatron Bridge's recipes predict: of its layouts "mtp" stages, and of its model's settings.
+_AHEAD_COUNTS = {"deepseek-v3": 1, "nemotron-3-super-120b-a12b": 2}  # src: megatron-bridge-recipes
+
+
+def _ahead(row: Row, model_id: str, fills: list[str]) -> int:
+    """Tokens predicted ahead, as the recipe of the row's framework has it."""
+    found = _AHEAD_COUNTS.get(model_id, 0) if "megatron-bridge" in row.text("framework").lower() else 0
+    if found:
+        fills.append(f"{found} further tokens are predicted, as the framework's recipe says")
+    return found
 
 
 def system_of(row: Row, catalog: Catalog, fills: list[str]) -> System:

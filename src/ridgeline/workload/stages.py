@@ -9,6 +9,8 @@ from typing import Any
 from ridgeline.specs import Layer, LayerRun, Stack, TrainingPlan, Transformer
 from ridgeline.workload.remember import remembered
 
+_MODULE_LAYERS, _HEAD_LAYERS = 2, 1  # src: megatron-bridge-recipes (layouts of DeepSeek-V3: 61 layers in 16 of 4)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShare:
@@ -96,9 +98,10 @@ def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1, *
     """The stages of a pipeline: contiguous layers, or, interleaved, every `pipeline_count`-th of the virtual ones.
 
     The first stage has the embedding (and other stacks), the last has the head. `deal`: layers of the first and of the
-    last virtual stage (None: even), and whether chunks are dealt out and back (the first device then has both ends).
+    last virtual stage (None: even), whether chunks are dealt out and back (the first device then has both ends), and
+    how many tokens are predicted ahead: their modules stand before the head.
     """
-    first_count, last_count, folded = deal or (None, None, False)
+    first_count, last_count, folded, ahead = deal or (None, None, False, 0)
     chunks = pipeline_count * interleave_count
     dealt = dealt_counts(model.main.layers_count, chunks, first_count, last_count)
     starts = [sum(dealt[:index]) for index in range(chunks)]
@@ -114,6 +117,8 @@ def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1, *
         if index == 0:
             shares += [_share(run, run.repeat_count, stack) for stack in model.others for run in stack.runs]
         ends = index == 0, index == (0 if folded else pipeline_count - 1)
+        if ends[1] and ahead and model.ahead:
+            shares += [_share(run, run.repeat_count * ahead, model.ahead, run.repeat_count) for run in model.ahead.runs]
         like = first.setdefault((tuple((id(x.layer), x.count, x.stored_count) for x in shares), ends), index)
         found.append(Stage(index=index, like=like, shares=tuple(shares), embedding=ends[0], head=ends[1]))
     return tuple(found)
@@ -122,8 +127,23 @@ def stages(model: Transformer, pipeline_count: int, interleave_count: int = 1, *
 def stages_of(model: Transformer, plan: TrainingPlan) -> tuple[Stage, ...]:
     """The stages of `plan`."""
     folded = plan.schedule == "zb-v" and plan.pipeline_count > 1
-    deal = (plan.first_layers_count, plan.last_layers_count, folded)
+    ahead = plan.ahead_count if model.ahead else 0
+    last_count = plan.last_layers_count
+    if ahead and last_count is None and plan.first_layers_count is None:
+        last_count = _before_modules(model.main.layers_count, plan.pipeline_count * plan.interleave_count, ahead)
+    deal = (plan.first_layers_count, last_count, folded, ahead)
     return stages(model, plan.pipeline_count, plan.interleave_count, *(deal if any(deal) else ()))
+
+
+def _before_modules(layers_count: int, chunks_count: int, ahead_count: int) -> int | None:
+    """Layers of the last virtual stage where modules of two layers' work and the head's one are counted as layers.
+
+    >>> _before_modules(61, 16, 1), _before_modules(61, 8, 1), _before_modules(61, 32, 1)
+    (1, 5, None)
+    """
+    surplus = _MODULE_LAYERS * ahead_count + _HEAD_LAYERS
+    each, rest = divmod(layers_count + surplus, chunks_count)
+    return each - surplus if chunks_count > 1 and not rest and each >= surplus else None
 
 
 def stack_tokens(model: Transformer, stack: Stack, sequence_tokens: int) -> float:
@@ -140,8 +160,8 @@ def cross_tokens(model: Transformer, sequence_tokens: int) -> float:
     return float(model.encoder_tokens or sequence_tokens) if model.others else 0.0
 
 
-def _share(run: LayerRun, count: int, stack: Stack) -> LayerShare:
-    stored = 1.0 if run.shared else float(count)
+def _share(run: LayerRun, count: int, stack: Stack, kept_count: int | None = None) -> LayerShare:
+    stored = 1.0 if run.shared else float(count if kept_count is None else kept_count)
     hidden = round(stack.hidden_count * run.layer.stream_frac)
     return LayerShare(layer=run.layer, hidden=hidden, count=float(count), stored_count=stored, stack=stack)
 

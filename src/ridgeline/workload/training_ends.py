@@ -61,6 +61,27 @@ def embedding_ops(model: Transformer, shape: LayerShape, software: SoftwareProfi
     return _ops(forward, backward)
 
 
+def ahead_ops(model: Transformer, shape: LayerShape, software: SoftwareProfile) -> LayerOps:
+    """What a module of multi-token prediction has beside its layers and the head: the embedding of the next token,
+    norms of both inputs, and the matrix that joins them (its inputs written side by side).
+    """
+    if model.ahead is None:
+        return _ops([], [])
+    wide, rows, hidden = shape.stream_precision, shape.rows, model.hidden_count
+    stream = shape.residual_rows * hidden * shape.stream_bytes
+    found = embedding_ops(model, shape, software)
+    forward, backward = [item.op for item in found.forward], [item.op for item in found.backward]
+    buffer = gradient_format(software.gradient_precision, shape)
+    for joint in (projection(item, shape.tensor_count) for item in model.ahead.linears):
+        forward.append(input_gemm(joint, rows, wide, wide))
+        backward += gradient_gemms(joint, rows, wide, wide, buffer)
+    forward.append(Elementwise(name="norms of both inputs", kind="norm", bytes=2 * 2 * stream, launches_count=2.0))
+    forward.append(Elementwise(name="inputs side by side", kind="other", bytes=2 * 2 * stream))
+    gradient = 3 * stream  # src: chain-rule-accesses
+    backward.append(Elementwise(name="norms backward", kind="norm", bytes=2 * gradient, launches_count=2.0))
+    return _ops(forward, backward)
+
+
 def head_ops(model: Transformer, shape: LayerShape, software: SoftwareProfile) -> LayerOps:
     """Output matrix and loss of one micro-batch, the vocabulary split over the tensor group.
 

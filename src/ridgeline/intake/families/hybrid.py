@@ -32,7 +32,13 @@ _EVERY = MixtureRules(sparse_layers=patterns.every_has_experts)
 
 
 def finished(
-    config: Config, layers: Sequence[Layer], *, tied: bool = False, other_count: int | None = None, mtp_count: int = 0
+    config: Config,
+    layers: Sequence[Layer],
+    *,
+    tied: bool = False,
+    other_count: int | None = None,
+    mtp_count: int = 0,
+    ahead: Sequence[Layer] = (),
 ) -> Shell:
     """A decoder of `layers` with a final norm."""
     hidden = config.width(*reader.HIDDEN)
@@ -44,6 +50,7 @@ def finished(
         other_count=hidden if other_count is None else other_count,
         context_tokens=config.context(),
         mtp_count=mtp_count,
+        ahead=tuple(ahead),
     )
 
 
@@ -252,7 +259,8 @@ def nemotron_h(config: Config) -> Shell:
     }
     spare = sum(layers[kind].parameters_count for kind in ahead[1:])
     mtp_count = modules * (next_token_module_count(hidden, [layers[ahead[0]]]) + spare) if modules else 0
-    return finished(config, [layers[kind] for kind in kinds], mtp_count=mtp_count)
+    one = [layers[kind] for kind in ahead]
+    return finished(config, [layers[kind] for kind in kinds], mtp_count=mtp_count, ahead=one)
 
 
 def _nemotron_block(config: Config, hidden: int, kind: str) -> Block:

@@ -176,6 +176,7 @@ def latent_decoder(rules: LatentRules) -> Callable[[Config], Shell]:
             tied=switch(config, rules.tied),
             other_count=hidden,
             mtp_count=next_token_module_count(hidden, [layers[-1]] * modules),
+            ahead=(layers[-1],) if modules else (),
             context_tokens=config.context(),
         )
 
