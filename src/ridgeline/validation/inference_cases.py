@@ -38,6 +38,20 @@ _CHUNKED = ("chunked-cpu", "hybrid-ods")
 # that do are left out).
 _ON_THE_HOST, _HOST_SAMPLING_S = "cpu-sampling", 24e-3  # src: optimum-neuron
 _CHUNK_TOKENS = 1024  # src: optimum-neuron
+# Requests of a run that a source queues at once, by lengths in and out (its table of data sets).
+_OVERVIEW = "TensorRT-LLM performance overview"
+_QUEUED_REQUESTS: dict[tuple[int, int], int] = {  # src: trtllm-perf-overview
+    (128, 128): 30000,
+    (128, 2048): 3000,
+    (128, 4096): 1500,
+    (500, 2000): 3000,
+    (1000, 1000): 3000,
+    (1000, 2000): 1500,
+    (2048, 128): 3000,
+    (2048, 2048): 1500,
+    (5000, 500): 1500,
+    (20000, 2000): 1000,
+}
 # Scenarios of MLPerf in which a client sends requests at random times.
 _ARRIVING = ("server", "interactive")
 _SPECULATIVE = ("speculative",)
@@ -65,6 +79,13 @@ class LlmCase:
     def at_random(self) -> bool:
         """Whether requests arrive at random (Poisson) under limits that all but one in a hundred keep."""
         return self.mode == "maximum" and self.row.text("batch_or_concurrency").lower() in _ARRIVING
+
+
+def queued_requests(case: LlmCase) -> int | None:
+    """Requests that the whole run of a case has, all queued at its start; None where no source says how many."""
+    if case.mode != "maximum" or not case.row.text("source_title").startswith(_OVERVIEW):
+        return None
+    return _QUEUED_REQUESTS.get((int(case.load.input_tokens), int(case.load.output_tokens)))
 
 
 def llm_case(row: Row, catalog: Catalog) -> LlmCase:

@@ -16,7 +16,7 @@ from ridgeline.specs import Calibration, Load, ServingPlan
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored, score_each
 from ridgeline.validation.inference_baseline import llm_baseline
-from ridgeline.validation.inference_cases import LlmCase, llm_case
+from ridgeline.validation.inference_cases import LlmCase, llm_case, queued_requests
 from ridgeline.validation.inference_suspects import RELABELLED, SUSPECTS
 from ridgeline.validation.scores import Report, ScoredRow
 
@@ -182,13 +182,38 @@ def _estimates(case: LlmCase, load: Load, session: Session) -> list[ServingEstim
     for plan in case.layouts.plans:
         try:
             most = session.estimate(case, plan, load)
-            found.append(_arriving(case, most, session) if case.at_random else most)
+            found.append(_as_run(case, most, session))
         except Infeasible as error:
             failed = error
     if not found and failed is not None:
         raise Unscored("the model does not fit the stated devices and layout by our account") from failed
     met = [each for each in found if each.feasible]
     return met or found
+
+
+def _as_run(case: LlmCase, most: ServingEstimate, session: Session) -> ServingEstimate:
+    """The estimate of the run that was measured, where `most` is the steady state at its fullest."""
+    if case.at_random:
+        return _arriving(case, most, session)
+    requests = queued_requests(case)
+    return most if requests is None else _finite(case, most, requests, session)
+
+
+def _finite(case: LlmCase, most: ServingEstimate, requests: float, session: Session) -> ServingEstimate:
+    """A run of so many requests, all queued at its start: the last that fit at once run to their end together, as a
+    batch that starts together; those before them leave at the rate of the steady state."""
+    together = min(float(requests), most.running_count)
+    load = replace(most.load, concurrency_count=together, static_batch=True)
+    last = session.estimate(case, most.plan, load)
+    rate = most.requests_per_s.best
+    elapsed_s = (requests - together) / rate + together / last.requests_per_s.best
+    share = requests / elapsed_s / rate
+    return replace(
+        most,
+        requests_per_s=most.requests_per_s.scaled(share),
+        output_tokens_per_s=most.output_tokens_per_s.scaled(share),
+        total_tokens_per_s=most.total_tokens_per_s.scaled(share),
+    )
 
 
 def _arriving(case: LlmCase, most: ServingEstimate, session: Session) -> ServingEstimate:

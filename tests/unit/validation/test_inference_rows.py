@@ -7,7 +7,7 @@ import pytest
 from ridgeline.catalog import Catalog, load_catalog
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored
-from ridgeline.validation.inference_cases import LlmCase, llm_case
+from ridgeline.validation.inference_cases import LlmCase, llm_case, queued_requests
 from ridgeline.validation.inference_encoders import encoder_case, encoder_id
 from ridgeline.validation.inference_names import model_id
 
@@ -162,6 +162,14 @@ def test_submissions_set_the_limits_of_their_scheduler(catalog: Catalog) -> None
     assert offline.engine.host_sequence_s <= 15e-6
     assert not offline.at_random
     assert case(catalog, **cells, batch_or_concurrency="Server").at_random
+
+
+def test_runs_of_a_known_number_of_requests_are_told_apart(catalog: Catalog) -> None:
+    title = "TensorRT-LLM performance overview (v1.0)"
+    assert queued_requests(case(catalog, source_title=title)) == 3000  # the table for 128 tokens in, 2,048 out
+    assert queued_requests(case(catalog, source_title=title, input_len="129")) is None
+    assert queued_requests(case(catalog)) is None
+    assert queued_requests(case(catalog, source_title=title, batch_or_concurrency="8")) is None
 
 
 def test_experts_spread_wider_than_attention_replicate_attention(catalog: Catalog) -> None:

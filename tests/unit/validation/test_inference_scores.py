@@ -178,3 +178,33 @@ def test_a_row_that_cannot_be_scored_is_counted_and_takes_no_other_with_it(
 def test_same_cells_give_same_figures(tmp_path: Path, session: Session) -> None:
     first, second = report(tmp_path, [{}, {"id": "Z-0001"}], session.catalog).scored
     assert replace(first, id="", source="") == replace(second, id="", source="")
+
+
+def test_few_requests_never_fill_an_engine_and_many_hardly_notice(session: Session) -> None:
+    """A run of as many requests as fit is one batch; one of a hundred times as many is nearly the steady state."""
+    queued = {
+        "batch_or_concurrency": "max load (all requests queued)",
+        "source_title": "TensorRT-LLM performance overview",
+    }
+    steady = scored(session, **{**queued, "source_title": "somebody's table"}, input_len="128", output_len="4096")
+    few = scored(session, **queued, input_len="128", output_len="4096")  # 1,500 requests
+    assert few.predicted < steady.predicted
+    full = scored(session, **{**queued, "source_title": "somebody's table"}, input_len="128", output_len="128")
+    many = scored(session, **queued, input_len="128", output_len="128")  # 30,000 requests
+    assert abs(many.predicted / full.predicted - 1) < abs(few.predicted / steady.predicted - 1)
+    assert many.predicted == pytest.approx(full.predicted, rel=0.1)
+
+
+def test_arrivals_at_random_leave_room(session: Session) -> None:
+    cells = {
+        "source_title": "MLPerf Inference v4.1 closed",
+        "model": "llama2-70b-99",
+        "device": "NVIDIA H100-SXM-80GB",
+        "n_devices": "8",
+        "tp": "",
+        "input_len": "",
+        "output_len": "",
+    }
+    server = scored(session, **cells, batch_or_concurrency="Server")
+    offline = scored(session, **cells, batch_or_concurrency="Offline")
+    assert 0.8 * offline.predicted < server.predicted < offline.predicted
