@@ -9,14 +9,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from ridgeline.core import model
 
-_LONGEST_COUNT = 64  # src: rl-numerics
+_LONGEST_COUNT = 16  # src: rl-numerics
 _GRAIN = 64.0  # src: rl-numerics
-_FORWARD, _INPUT, _WEIGHT, _AGAIN = 0, 1, 2, 3  # src: rl-numerics (_AGAIN: a forward task of the chunk on the way back)
-# First chunks alive at most, in shares of the depth: the best of these is taken.
-_ROOMS = (1.0, 1.25, 1.5, 1.75, 2.0)  # src: rl-numerics
+_FORWARD, _INPUT, _WEIGHT = 0, 1, 2
+# Places of tasks that wait on a device: F of its first chunk and of its second, B of its second and of its first, W.
+_OUT, _IN, _BACK_IN, _BACK_OUT, _LATE = range(5)  # src: rl-numerics
+# What a free device takes first; how many weight gradients may wait before they go before a new micro-batch (0: any
+# number); first chunks alive at most, in shares of the depth. The best combination is taken.
+_ORDERS = ((_IN, _BACK_OUT, _BACK_IN, _OUT, _LATE), (_BACK_OUT, _BACK_IN, _IN, _OUT, _LATE))
+_PATIENCE = (0, 3)  # src: rl-numerics
+_ROOMS = (1.25, 1.5, 1.75, 2.0)  # src: rl-numerics
 Times = tuple[float, float, float]
 """F, B and W of one micro-batch on one stage [s]."""
 
@@ -50,11 +56,11 @@ def v_bubble_s(times: Sequence[Times], micro_batches_count: int) -> float:
 
     `times`: F, B, W of one micro-batch on both chunks of each device together [s]; a chunk has half of them. Returns
     the longest span of a device from its first to its last task, less the work of the busiest [s] (steps follow each
-    other without a barrier, as in the source). The schedule is made here: a free device takes a B that is ready, else
-    an F while fewer than 2p chunks are alive, else a W. That is an upper bound (where B is twice F, as with a layer
-    computed again, about what ZB-H1 waits): the schedule ZB-V of the source has no bubble where F, B and W are equal.
-    Of long steps 3p micro-batches are followed, as the middle repeats. No time dimension: durations are rounded to 1/64
-    of the longest.
+    other without a barrier, as in the source). The schedule is made here, by the best of a few rules of what a free
+    device takes first; a micro-batch is alive on a chunk until its W is done, and at most 2p chunks are. That is an
+    upper bound: the schedule ZB-V of the source has no bubble where F, B and W are equal. Of long steps 3p
+    micro-batches are followed, as the middle repeats; more than 16 stages wait in proportion. No time dimension:
+    durations are rounded to 1/64 of the longest.
 
     >>> 0 < v_bubble_s([(1.0, 1.0, 1.0)] * 8, 24) < 7 * (1.0 + 1.0 - 1.0)  # less than ZB-H1
     True
@@ -63,30 +69,46 @@ def v_bubble_s(times: Sequence[Times], micro_batches_count: int) -> float:
     longest = max(max(three) for three in times)
     if longest <= 0 or depth == 1:
         return 0.0
-    if depth > _LONGEST_COUNT:  # a deeper pipeline waits in proportion
-        return v_bubble_s(times[:_LONGEST_COUNT], micro_batches_count) * depth / _LONGEST_COUNT
+    if depth > _LONGEST_COUNT:
+        some = [times[index * depth // _LONGEST_COUNT] for index in range(_LONGEST_COUNT)]
+        fewer = max(1, micro_batches_count * _LONGEST_COUNT // depth)
+        return v_bubble_s(some, fewer) * depth / _LONGEST_COUNT
     grains = tuple(tuple(round(_GRAIN * part / longest) for part in three) for three in times)
     return _idle(grains, min(micro_batches_count, 3 * depth)) / 2 * longest / _GRAIN  # src: rl-numerics
 
 
 @lru_cache(maxsize=512)
 def _idle(times: tuple[tuple[int, ...], ...], micro_batches: int) -> float:
-    """Least over the rooms of the longest span of a device less the most work of one, in half grains."""
-    rooms = dict.fromkeys(max(1, round(share * len(times)) - (share == _ROOMS[-1])) for share in _ROOMS)
-    return min(_Folded(times, micro_batches, room).run() for room in rooms)
+    """Least over the rules of the longest span of a device less the most work of one, in half grains."""
+    depth = len(times)
+    rooms = dict.fromkeys(min(2 * depth - 1, max(1, round(share * depth))) for share in _ROOMS)
+    return min(
+        _Folded(times, micro_batches, _Rule(order, patience, room)).run()
+        for order in _ORDERS
+        for patience in _PATIENCE
+        for room in rooms
+    )
+
+
+class _Rule(NamedTuple):
+    """What a free device takes first, weight gradients that may wait, first chunks alive at most."""
+
+    order: tuple[int, ...]
+    patience: int
+    room: int
 
 
 class _Folded:
     """The tasks of a pipeline whose device d has the stages d and 2p - 1 - d, taken as devices become free."""
 
-    def __init__(self, times: tuple[tuple[int, ...], ...], micro_batches: int, room: int) -> None:
+    def __init__(self, times: tuple[tuple[int, ...], ...], micro_batches: int, rule: _Rule) -> None:
         self.times = times
         self.depth = len(times)
         self.last = 2 * self.depth - 1
         self.micro_batches = micro_batches
-        self.room = room
-        # heaps of (micro-batch, -stage) by kind: of one kind the oldest micro-batch goes first
-        self.ready: list[tuple[list[tuple[int, int]], ...]] = [([], [], [], []) for _ in times]
+        self.rule = rule
+        # heaps of (micro-batch, -stage) by place: of one place the oldest micro-batch goes first
+        self.ready: list[tuple[list[tuple[int, int]], ...]] = [([], [], [], [], []) for _ in times]
         self.alive = [0] * self.depth
         self.outward = [0] * self.depth
         self.free = [True] * self.depth
@@ -101,7 +123,8 @@ class _Folded:
     def offer(self, kind: int, stage: int, batch: int) -> None:
         """A task whose inputs are there."""
         if 0 <= stage <= self.last:
-            place = _AGAIN if kind == _FORWARD and stage >= self.depth else kind
+            second = stage >= self.depth
+            place = ((_OUT, _IN)[second], (_BACK_OUT, _BACK_IN)[second], _LATE)[kind]
             heapq.heappush(self.ready[self.device(stage)][place], (batch, -stage))
 
     def run(self) -> float:
@@ -140,10 +163,10 @@ class _Folded:
         if place < 0:
             return
         batch, negative = heapq.heappop(self.ready[device][place])
-        kind = _FORWARD if place == _AGAIN else place
+        kind = {_OUT: _FORWARD, _IN: _FORWARD, _LATE: _WEIGHT}.get(place, _INPUT)
         if kind == _FORWARD:
             self.alive[device] += 1
-            self.outward[device] += place == _FORWARD
+            self.outward[device] += place == _OUT
         took = self.times[device][kind]
         self.free[device] = False
         self.first[device] = now if self.first[device] < 0 else self.first[device]
@@ -151,12 +174,18 @@ class _Folded:
         heapq.heappush(self.events, (now + took, kind, negative, batch))
 
     def choose(self, device: int) -> int:
-        """B, then F (on the way back first) while there is room, then W; -1 where nothing is ready."""
-        outward, back, weight, inward = self.ready[device]
-        if back:
-            return _INPUT
-        if inward and self.alive[device] < 2 * self.depth:
-            return _AGAIN
-        if outward and self.outward[device] < self.room and self.alive[device] < 2 * self.depth - 1:
-            return _FORWARD
-        return _WEIGHT if weight else -1
+        """The first place of the rule that has a task and room for it; -1 where there is none.
+
+        A new micro-batch leaves room for one on its way back, and waits while too many weight gradients do.
+        """
+        ready, alive = self.ready[device], self.alive[device]
+        for place in self.rule.order:
+            if not ready[place] or (place == _IN and alive >= 2 * self.depth):
+                continue
+            if place == _OUT:
+                if self.outward[device] >= self.rule.room or alive >= 2 * self.depth - 1:
+                    continue
+                if 0 < self.rule.patience < len(ready[_LATE]):
+                    return _LATE
+            return place
+        return -1

@@ -42,13 +42,13 @@ def estimate(model: Transformer, machine: System, calibration: Calibration) -> A
 @pytest.mark.parametrize("depth", [2, 4, 8, 16])
 @pytest.mark.parametrize("times", [(1.0, 1.0, 1.0), (1.0, 1.3, 0.8), (1.0, 2.0, 1.0)])
 def test_split_schedules_wait_less_in_order(depth: int, times: tuple[float, float, float]) -> None:
-    """1F1B waits (p - 1)(F + B + W), ZB-H1 (p - 1)(F + B - W), ZB-H2 (p - 1)(F + B - 2 W); the V that is made here about
-    as long as H1 where the passes are far from even, and less where they are."""
+    """1F1B waits (p - 1)(F + B + W), ZB-H1 (p - 1)(F + B - W), ZB-H2 (p - 1)(F + B - 2 W); the V that is made here less
+    than H1."""
     forward, back, weight = ([part] * depth for part in times)
     first, second = (split_bubble_s(forward, back, weight, count) for count in (1, 2))
     assert first == pytest.approx((depth - 1) * (times[0] + times[1] - times[2]))
     assert second == pytest.approx((depth - 1) * (times[0] + times[1] - 2 * times[2]))
-    assert 0 < v_bubble_s([times] * depth, 4 * depth) < (1.3 if times[1] == 2.0 else 0.9) * first
+    assert 0 < v_bubble_s([times] * depth, 4 * depth) < 0.85 * first
 
 
 def test_the_v_is_a_schedule_that_ends() -> None:
