@@ -31,11 +31,11 @@ COMPILED = _NUMBA is not None
 
 
 def _cache_folder() -> str:
-    """Where machine code is kept: one folder for each state of the sources, because a compiled function contains those
-    that it calls and the compiler's own cache looks at one file alone."""
+    """Where machine code is kept: one folder for each state of the loops' sources (files named loop*), because a
+    compiled function contains those that it calls and the compiler's own cache looks at one file alone."""
     package = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
-    for path in sorted([*package.glob("des/*.py"), *package.glob("simulation/*.py")]):
+    for path in sorted([Path(__file__).resolve(), *package.glob("*/loop*.py")]):
         digest.update(path.read_bytes())
     return str(Path(__file__).resolve().parent / "__pycache__" / f"numba-{digest.hexdigest()[:16]}")
 

@@ -21,7 +21,8 @@ from ridgeline.simulation.options import Pool, SimulationOptions, Users, tokens_
 from ridgeline.simulation.steps import Reach, StepTable, draft_values, head_values, step_table, with_speculation
 from ridgeline.specs.requests import Requests
 
-_LARGEST_STEP = 16384  # src: rl-numerics
+# Tokens and sequences up to which steps are tabulated; times of larger ones continue in a straight line.
+_LARGEST_STEP = 131072  # src: rl-numerics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,10 +144,11 @@ def reach_of(job: ServingJob, limits: ReplicaLimits, requests: Requests, options
     longest = float(np.max(whole))
     width = 1.0 + (options.speculation.draft_tokens if options.speculation else 0)
     prompts = longest if limits.chunk_tokens >= UNLIMITED else min(longest, float(limits.chunk_tokens))
-    budget = min(float(limits.step_tokens), max(_LARGEST_STEP, prompts))
+    sequences = min(limits.sequences_count, _LARGEST_STEP) * width
+    budget = min(float(limits.step_tokens), _LARGEST_STEP, float(np.sum(whole)))
     return Reach(
-        sequences_count=min(limits.sequences_count, _LARGEST_STEP) * width,
-        step_tokens=max(budget, prompts, min(limits.sequences_count, _LARGEST_STEP) * width),
+        sequences_count=sequences,
+        step_tokens=max(budget, prompts, sequences),
         prompt_tokens=prompts,
         context_tokens=longest,
     )

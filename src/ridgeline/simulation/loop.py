@@ -31,20 +31,28 @@ from ridgeline.simulation.loop_queue import next_event
 from ridgeline.simulation.loop_route import arrive, moved, scale, started
 
 
+@compiled
+def _earliest(x: Any, n: Any) -> Any:
+    """The replica whose run ends first."""
+    found, end_s = 0, x[n[X_REPLICA] + RUN_END]
+    for r in range(1, n[REPLICAS]):
+        if x[n[X_REPLICA] + r * REPLICA + RUN_END] < end_s:
+            found, end_s = r, x[n[X_REPLICA] + r * REPLICA + RUN_END]
+    return found
+
+
 @entry
 def run(x: Any, n: Any, entry: int) -> None:
     """Simulate to the end. `entry`: role of the replicas that take new requests."""
-    requests, replicas = n[REQUESTS], n[REPLICAS]
+    requests = n[REQUESTS]
     opened = n[CLOSED] == 0
     while True:
         send_s = math.inf
         if opened and n[ISSUED] < requests:
             send_s = x[n[X_REQUEST] + n[ISSUED] * REQUEST + ARRIVED]
         event_s = x[n[X_TIMES] + 0] if n[PENDING] > 0 else math.inf
-        which, end_s = 0, x[n[X_REPLICA] + RUN_END]
-        for r in range(1, replicas):
-            if x[n[X_REPLICA] + r * REPLICA + RUN_END] < end_s:
-                which, end_s = r, x[n[X_REPLICA] + r * REPLICA + RUN_END]
+        which = _earliest(x, n)
+        end_s = x[n[X_REPLICA] + which * REPLICA + RUN_END]
         if send_s <= event_s and send_s <= end_s:
             if send_s == math.inf:
                 return

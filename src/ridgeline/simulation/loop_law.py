@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ridgeline.des.compiled import compiled, entry
+from ridgeline.simulation.loop_layout import CHANNELS
 from ridgeline.simulation.steps import StepTable
-from ridgeline.simulation.steps_bench import CHANNELS
 
 # Places of one law in `law_at`: offsets of the tables, then their lengths.
 (

@@ -9,6 +9,9 @@ shared beginnings, and in `x` times of events, state over time, times between to
 
 from __future__ import annotations
 
+# Figures of operations that add up in a step: time; seconds of the matrix units at peak rate, plain and times the clock
+# share they keep; time of kernels that they bound; kernels; operations; bytes.
+CHANNELS = ("time_s", "busy_s", "kept_s", "bound_s", "launches", "flop", "bytes")
 NONE = -1
 # A request: floats, then whole numbers.
 ARRIVED, FIRST, FINISHED, SINCE, THINK, STARTED, REQUEST = range(7)  # src: rl-numerics

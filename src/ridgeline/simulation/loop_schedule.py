@@ -28,9 +28,7 @@ from ridgeline.simulation.loop_layout import (
     DONE_TAIL,
     EVICTABLE,
     EXTRA,
-    F_BYTES,
     F_DEVICE,
-    F_FLOP,
     F_PREEMPTED,
     F_READ,
     F_SPAN,
@@ -243,7 +241,7 @@ def _chunked(x: Any, n: Any, r: int, time_s: float) -> None:
             budget -= chunk
         else:
             budget -= width
-    _go(x, n, r, time_s, MIXED)
+    _go(x, n, r, time_s)
 
 
 @compiled
@@ -262,7 +260,7 @@ def _prompts_first(x: Any, n: Any, r: int, time_s: float) -> None:
         if left > 0:
             _read(x, n, r, i, left)
             budget -= left
-    _go(x, n, r, time_s, READING)
+    _go(x, n, r, time_s)
 
 
 @compiled
@@ -284,11 +282,11 @@ def _static(x: Any, n: Any, r: int, time_s: float) -> None:
         n[q + BATCH_LEFT] -= 1
         budget -= n[n[N_REQUEST] + i * REQUEST_AT + LEFT]
         _read(x, n, r, i, n[n[N_REQUEST] + i * REQUEST_AT + LEFT])
-    _go(x, n, r, time_s, READING)
+    _go(x, n, r, time_s)
 
 
 @compiled
-def _go(x: Any, n: Any, r: int, time_s: float, kind: int) -> None:
+def _go(x: Any, n: Any, r: int, time_s: float) -> None:
     """Start the step with prompts that was put together, or decode steps, or nothing."""
     q, f = n[N_REPLICA] + r * REPLICA_AT, n[X_REPLICA] + r * REPLICA
     extra = x[f + EXTRA]
@@ -302,6 +300,7 @@ def _go(x: Any, n: Any, r: int, time_s: float, kind: int) -> None:
         _decode(x, n, r, time_s + extra)
         return
     base = n[q + LAW]
+    kind = MIXED if n[q + POLICY] == CHUNKED else READING
     decoding = n[q + DECODING] if kind == MIXED else 0
     context = x[f + CONTEXT_SUM] / decoding if decoding > 0 else 0.0
     if decoding > 0:
@@ -370,9 +369,8 @@ def add_decode_flows(x: Any, n: Any, r: int) -> None:
     base = n[q + LAW]
     x[f + FLOWS + F_STEPS] += count
     x[f + FLOWS + F_SPAN] += x[f + RUN_END] - x[f + RUN_START]
-    x[f + FLOWS + F_DEVICE] += count * interpolated(x, n, base, computed, context, 1)
-    x[f + FLOWS + F_FLOP] += count * interpolated(x, n, base, computed, context, 2)
-    x[f + FLOWS + F_BYTES] += count * interpolated(x, n, base, computed, context, 3)  # src: rl-numerics
+    for part in range(1, _ROW):
+        x[f + FLOWS + F_DEVICE + part - 1] += count * interpolated(x, n, base, computed, context, part)
 
 
 @compiled

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from ridgeline.serving.job import ServingJob
 from ridgeline.serving.step import hidden_frac, imbalance_frac, step_time
-from ridgeline.simulation.steps_bench import CHANNELS, PROBE, Bench
+from ridgeline.simulation.loop_layout import CHANNELS
+from ridgeline.simulation.steps_bench import PROBE, Bench
 from ridgeline.workload.engine_step import Step
 
 Array = NDArray[np.float64]
@@ -111,7 +112,7 @@ def step_table(job: ServingJob, reach: Reach) -> StepTable:
     )
 
 
-def linear_table(step_s: float, sequence_s: float = 0.0, token_s: float = 0.0) -> StepTable:
+def linear_table(step_s: float = 0.0, sequence_s: float = 0.0, token_s: float = 0.0) -> StepTable:
     """Steps of a server that is no chip: `step_s`, `sequence_s` for each sequence and prompt, `token_s` for each token.
 
     With `step_s` alone every sequence advances at the same rate whatever their number (so many servers side by side),
@@ -196,14 +197,15 @@ def _octaves(high: float) -> Array:
 
 def _token_knots(high: float) -> Array:
     """Every count below 16 (experts, streamed products), then both sides of each edge at which matrices take another
-    tile: 16 rows up to 128, 64 up to 1024, 128 up to 4096, then 256."""
+    tile: 16 rows up to 128, 64 up to 1024, 128 up to 4096, then sixteen an octave. Two far ones follow, so that what
+    lies beyond continues the slope of many tiles and not that inside of one."""
     found = list(np.arange(1.0, _TILE))
     edge = 0.0
     while edge < high:
-        width = next((width for below, width in _WIDTHS if edge < below), _WIDEST)
-        edge += width
+        wide = _WIDEST * max(1.0, math.floor(edge / (_TILE * _WIDEST)))
+        edge += next((width for below, width in _WIDTHS if edge < below), wide)
         found += [edge, edge + 1.0]
-    return np.array(found)
+    return np.array([*found[:-1], 2.0 * edge, 8.0 * edge])  # src: rl-numerics
 
 
 def _length_knots(high: float) -> Array:
@@ -216,4 +218,4 @@ def _length_knots(high: float) -> Array:
         grown = edge * (2.0**0.25 - 1.0)  # src: rl-numerics
         edge += _FINE * max(1.0, math.floor(grown / _FINE))
         found += [edge, edge + 1.0]
-    return np.array(found)
+    return np.array(found[:-1])

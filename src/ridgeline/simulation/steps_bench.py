@@ -17,6 +17,7 @@ from ridgeline.network import collective_time
 from ridgeline.serving.job import ServingJob
 from ridgeline.serving.kernels import engine_calibration, expert_kernels, kernel_context
 from ridgeline.serving.work import op_bytes, op_flop
+from ridgeline.simulation.loop_layout import CHANNELS
 from ridgeline.specs import Calibration
 from ridgeline.workload.engine_step import Step
 from ridgeline.workload.inference import inference_ops
@@ -32,9 +33,6 @@ from ridgeline.workload.ops import (
 
 Array = NDArray[np.float64]
 
-# Time; seconds of the matrix units at peak rate, plain and times the clock share they keep; time of kernels that they
-# bound; kernels; operations; bytes.
-CHANNELS = ("time_s", "busy_s", "kept_s", "bound_s", "launches", "flop", "bytes")
 PROBE = 64.0  # src: rl-numerics
 
 
