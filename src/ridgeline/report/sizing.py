@@ -44,10 +44,11 @@ def sizing_report(answer: SizingAnswer) -> Sequence[RenderableType]:
             f"{item.running_count:.0f} at once on an engine ({item.user_tokens_per_s:.3g} tokens/s a user,"
             f" {item.device_tokens_per_s:,.4g} a device)"
         )
+        where = f"{item.system_id} {item.layout}"
         if item.found:
-            parts.append(plain(f"batching breaks even ({item.layout}) at {text}: beyond it, latency pays for the rate"))
+            parts.append(plain(f"{where}: batching breaks even at {text}: beyond it, latency pays for the rate"))
         else:
-            parts.append(plain(f"batching pays ({item.layout}) to the largest batch there is room for, {text}"))
+            parts.append(plain(f"{where}: batching pays to the largest batch there is room for, {text}"))
     return parts
 
 
@@ -57,20 +58,25 @@ def _searched(sizing: Sizing) -> str:
 
 
 def _options(options: Sequence[Sized]) -> RenderableType:
-    names = ("#", "devices", "machine", "layout", "TTFT p95", "TPOT p95", "load", "out tok/s", "a device")
-    lines = table(*names, "USD/M tok", "J/tok", left=(2, 3), flexible=(3,))
+    makes = any(option.output_tokens_per_s.best > 0 for option in options)
+    waits: tuple[str, ...] = ("TTFT p95", "TPOT p95")
+    rates = ("out tok/s", "a device", "USD/M tok", "J/tok")
+    if not makes:
+        waits, rates = ("latency p95",), ("requests/s", "a device", "USD/M tok in", "J/tok in")
+    lines = table("#", "devices", "machine", "layout", *waits, "load", *rates, left=(2, 3), flexible=(3,))
     for rank, option in enumerate(options, start=1):
         hour, latency = option.hour, option.latencies
+        times = (latency.ttft_p95_s, latency.tpot_p95_s) if makes else (latency.e2e_p95_s,)
+        rate = option.output_tokens_per_s.best if makes else option.requests_per_s.best
         lines.add_row(
             str(rank),
             f"{option.devices_count:,}",
             plain(option.system.id),
             plain(option.layout),
-            show(latency.ttft_p95_s, "time"),
-            show(latency.tpot_p95_s, "time"),
+            *(show(time_s, "time") for time_s in times),
             f"{option.utilisation_frac:.0%}",
-            f"{option.output_tokens_per_s.best:,.0f}",
-            f"{option.device_tokens_per_s:,.4g}",
+            f"{rate:,.0f}",
+            f"{rate / option.devices_count:,.4g}",
             "-" if hour.usd_per_mtoken is None else f"{hour.usd_per_mtoken.best:.3g}",
             "-" if hour.j_per_token is None else f"{hour.j_per_token.best:.3g}",
         )

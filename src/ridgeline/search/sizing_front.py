@@ -67,6 +67,7 @@ class BreakEven:
     figures are those of the largest.
     """
 
+    system_id: str
     layout: str
     running_count: float
     user_tokens_per_s: float
@@ -76,6 +77,7 @@ class BreakEven:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
+            "system": self.system_id,
             "layout": self.layout,
             "running": self.running_count,
             "tokens_per_s_per_user": self.user_tokens_per_s,
@@ -109,13 +111,14 @@ def break_even_count(counts: Floats, whole_s: Floats) -> float:
     return float(np.exp(np.interp(0.5, grown[first - 1 : first + 1], middles[first - 1 : first + 1])))
 
 
-def break_even(layout: str, devices_count: int, output_tokens: float, curve: Curve) -> BreakEven:
+def break_even(system_id: str, layout: str, devices_count: int, output_tokens: float, curve: Curve) -> BreakEven:
     """The break-even of one worker of `devices_count` devices, whose requests make `output_tokens` each."""
     count = break_even_count(curve.counts, curve.e2e_s)
     found = count > 0
     count = count if found else float(curve.counts[-1])
     tpot_s = float(np.interp(count, curve.counts, curve.tpot_s))
     return BreakEven(
+        system_id=system_id,
         layout=layout,
         running_count=count,
         user_tokens_per_s=1.0 / tpot_s if tpot_s > 0 else 0.0,

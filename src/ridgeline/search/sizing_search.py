@@ -72,7 +72,8 @@ def size_serving(
 
     With a rate or a number of requests at once: as few devices as keep the limits (under the objective "time" all of
     them, for the shortest latency). With neither: as many requests as the limits allow on all devices. The best of
-    each mode and machine is kept, in the order of the objective of `terms`.
+    each mode and machine is kept, in the order of the objective of `terms`; those that break a limit in their
+    simulation, with no device left to add, come last.
     """
     options: list[Sized] = []
     none: list[NoWay] = []
@@ -86,7 +87,7 @@ def size_serving(
             options += here.sized
         else:
             none.append(_no_way(request, machine, here))
-    options.sort(key=lambda option: _order(option, request.load, terms.objective))
+    options.sort(key=lambda option: order(option, request.load, terms.objective))
     return Sizing(
         options=tuple(options),
         none=tuple(none),
@@ -111,10 +112,12 @@ def sized_values(option: Sized, load: Load) -> dict[Objective, float]:
     }
 
 
-def _order(option: Sized, load: Load, objective: Objective) -> tuple[float | str, ...]:
+def order(option: Sized, load: Load, objective: Objective) -> tuple[float | str, ...]:
+    """Best first; what breaks a limit in its simulation comes after all that does not."""
+    broken = option.simulated is not None and bool(option.simulated.broken)
     values = sized_values(option, load)
     others = [values[name] for name in OBJECTIVES if name != objective]
-    return (values[objective], *others, option.system.id, option.layout)
+    return (float(broken), values[objective], *others, option.system.id, option.layout)
 
 
 def _search(request: ServingRequest, machine: Machine, terms: Terms, axes: Axes) -> _Found:
@@ -160,14 +163,14 @@ def _aggregated(
         answers.append((sized_crew(crew, estimate, machine, terms), crew))
     kept = [item for item in answers if _within(item[0], terms, found)]
     if kept:
-        best, crew = min(kept, key=lambda item: _order(item[0], request.load, terms.objective))
+        best, crew = min(kept, key=lambda item: order(item[0], request.load, terms.objective))
         if simulate:
             best = confirmed(best, request, machine, _more_engines(crew, best, request.load, machine, terms))
         found.sized.append(best)
         if request.load.output_tokens > 0:
-            found.break_even = break_even(
-                crew.worker.plan.label(), crew.worker.devices_count, request.load.output_tokens, crew.curve
-            )
+            label, devices = crew.worker.plan.label(), crew.worker.devices_count
+            made = request.load.output_tokens
+            found.break_even = break_even(machine.system.id, label, devices, made, crew.curve)
 
 
 def _disaggregated(
@@ -212,7 +215,7 @@ def _disaggregated(
             answers.append((sized_pairing(exact, machine, terms), exact))
     kept = [item for item in answers if _within(item[0], terms, found)]
     if kept:
-        best, exact = min(kept, key=lambda item: _order(item[0], load, terms.objective))
+        best, exact = min(kept, key=lambda item: order(item[0], load, terms.objective))
         if simulate:
             best = confirmed(best, request, machine, _wider_pools(exact.pairing, machine, terms))
         found.sized.append(best)

@@ -23,8 +23,8 @@ from ridgeline.search.disaggregated import (
     transfer,
 )
 from ridgeline.search.sizing_front import BreakEven, FrontPoint, break_even_count, pareto_front
-from ridgeline.search.sizing_result import Sizing
-from ridgeline.search.sizing_search import size_serving, sized_values
+from ridgeline.search.sizing_result import Simulated, Sizing
+from ridgeline.search.sizing_search import order, size_serving, sized_values
 from ridgeline.search.sizing_workers import Axes, Rejected, Worker, curve_of, growing, workers
 from ridgeline.serving import estimate_serving
 
@@ -277,3 +277,14 @@ def test_pools_for_a_rate_are_the_fewest_of_either_kind() -> None:
     fewer = replace(found, prefill_count=found.prefill_count - 1)
     assert fewer.prefill_count == 0 or fewer.ttft_p95_s > worker.job.load.ttft_p95_s
     assert (found.decode_count - 1) * decode.rate_at(decode.most_count) < 25.0 * 1.25
+
+
+def test_what_breaks_in_the_simulation_comes_last() -> None:
+    request, _, _ = asked(rate="10 1/s")
+    few, more = sized(rate="10 1/s").options[0], sized(rate="40 1/s").options[0]
+    broken = Simulated(
+        requests_count=400, share_frac=1.0, ttft_p95_s=9.0, tpot_p95_s=0.01, e2e_p95_s=9.0, requests_per_s=10.0,
+        broken=("ttft_s",),
+    )  # fmt: skip
+    assert order(few, request.load, "devices") < order(more, request.load, "devices")
+    assert order(replace(few, simulated=broken), request.load, "devices") > order(more, request.load, "devices")
