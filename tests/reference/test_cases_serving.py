@@ -203,3 +203,31 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path, capsys: pytest.Ca
         captured = capsys.readouterr()
         assert captured.out == ""
         assert told in captured.err
+
+
+TWO_PARTS = """\
+workload:
+  pipeline:
+    system: t4-8
+    cores: 8
+    stages:
+      - {name: decode, kind: decode}
+      - {name: shrink, kind: resize, on: cpu, width: 224, height: 224}
+      - {name: detect, kind: model, model: resnet50, precision: int8, system: hailo-8-1}
+      - {name: crop, kind: work, time: 200 us}
+      - {name: embed, kind: model, model: efficientnet-b0, precision: fp16, items: 5, after: [shrink, crop]}
+simulate: {requests: 300}
+"""
+
+
+def test_models_on_two_parts_meet_in_the_memory_of_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A detector on an edge part, five crops of each frame on a card: data go by way of the host, branches join."""
+    found = asked(tmp_path, capsys, TWO_PARTS)
+    held = found["synchronous"]["held_s"]
+    assert {"accelerator", "accelerator of hailo-8-1", "link", "link of hailo-8-1"} <= set(found["units"])
+    # a frame of 224 x 224 x 3 bytes over PCIe 3 x4 (3.9 GB/s) and the start of the copy
+    assert held["detect: copy to the device"] == pytest.approx(224 * 224 * 3 / 3.94e9 + 10e-6, rel=0.02)
+    one = asked(tmp_path, capsys, TWO_PARTS, "workload.pipeline.stages.4.items=1")["synchronous"]["held_s"]
+    assert one["embed: efficientnet-b0"] < held["embed: efficientnet-b0"] < 5 * one["embed: efficientnet-b0"]
+    assert run(["simulate", str(tmp_path / "case.yaml"), "--set", "workload.pipeline.stages.1.system=hailo-8-1"]) == 2
+    assert "give `on: accelerator` beside it" in capsys.readouterr().err

@@ -105,6 +105,7 @@ def _traffic_contradictions(serve: ServeFile, spot: Callable[..., str]) -> list[
     return found
 
 
+_USUAL = {"decode": "video", "model": "accelerator"}
 _ON = {"decode": ("video", "cpu"), "model": ("accelerator",)}
 
 
@@ -124,6 +125,8 @@ def _stage_contradictions(pipeline: PipelineFile, spot: Callable[..., str]) -> l
         allowed = _ON.get(stage.kind, ("cpu", "accelerator"))
         if stage.on is not None and stage.on not in allowed:
             found.append(f"{spot(*at, 'on')}: a stage of kind {stage.kind} runs on {' or '.join(allowed)}")
+        if stage.system is not None and (stage.on or _USUAL.get(stage.kind, "cpu")) == "cpu":
+            found.append(f"{spot(*at, 'system')}: cores are those of the host; give `on: accelerator` beside it")
         for key, kind in (("time", "work"), ("model", "model")):
             if stage.kind == kind and getattr(stage, key) is None:
                 found.append(f"{spot(*at, key)}: is missing; a stage of kind {kind} needs it")

@@ -11,17 +11,20 @@ from ridgeline.intake import load_model
 from ridgeline.scenario.defaults import encoder_engine_name
 from ridgeline.scenario.schema import StageFile
 from ridgeline.serving import NetworkServingJob, ServingJob, estimate_encoder, estimate_network
-from ridgeline.specs import EngineProfile, Load, ServingPlan, System
+from ridgeline.serving.array import PRECISION, ArrayWork, estimate_array
+from ridgeline.specs import Calibration, EngineProfile, Load, Network, ServingPlan, System
 from ridgeline.workload.convnets.catalogue import NETWORKS, network
+from ridgeline.workload.network_memory import largest_working_set_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Times of 1, 2, 3 ... frames together, traffic of one, the image that the model takes, and what they rest on."""
+    """Times of 1, 2, 3 ... frames together, traffic of one, image and format that go in, and what they rest on."""
 
     batch_s: tuple[float, ...]
     moved_bytes: float
     image: tuple[int, int] | None
+    form: str
     uses: tuple[str, ...]
     notes: tuple[Note, ...]
     sigma: float
@@ -66,6 +69,9 @@ class ModelTimes:
         self, stage: StageFile, system: System, engine: EngineProfile, sizes: list[int], notes: list[Note]
     ) -> Times:
         made = network(stage.model or "")
+        calibration = self.catalog.calibration(system.chip.id)
+        if f"array.{PRECISION}" in calibration.laws:
+            return _array(made, system, calibration, sizes)
         found = [
             estimate_network(
                 NetworkServingJob(
@@ -73,18 +79,18 @@ class ModelTimes:
                     batch_count=float(size),
                     precision=stage.precision or "fp16",
                     system=system,
-                    calibration=self.catalog.calibration(system.chip.id),
+                    calibration=calibration,
                     engine=engine,
                 )
             )
             for size in sizes
         ]
         first = found[0]
-        spatial = made.image.spatial
         return Times(
             batch_s=tuple(item.latency_s.best for item in found),
             moved_bytes=first.memory_bytes_per_s_per_device * first.latency_s.best,
-            image=(spatial[-1], spatial[0]) if len(spatial) == 2 else None,
+            image=_image(made),
+            form="fp32",
             uses=first.uses,
             notes=tuple(notes),
             sigma=first.latency_s.sigma,
@@ -112,7 +118,40 @@ class ModelTimes:
             batch_s=tuple(item.e2e_s.best for item in found),
             moved_bytes=first.memory_bytes_per_s_per_device * first.e2e_s.best,
             image=None,
+            form="fp32",
             uses=first.uses,
             notes=(*notes, *first.notes),
             sigma=first.e2e_s.sigma,
         )
+
+
+def _image(made: Network) -> tuple[int, int] | None:
+    """Width and height of the image that a network takes (None: it is no image)."""
+    spatial = made.image.spatial
+    return (spatial[-1], spatial[0]) if len(spatial) == 2 else None
+
+
+def _array(made: Network, system: System, calibration: Calibration, sizes: list[int]) -> Times:
+    """Times on a fixed array (Hailo, Vitis, Edge TPU), inputs prepared beforehand: bytes of colours go in."""
+    maps = sum(
+        2.0 * node.shape.elements_count * node.copies_count
+        for _, node in made.active(training=False)
+        if type(node.operator).__name__ in ("Convolution", "Combine")
+    )
+    work = ArrayWork(
+        ops_count=made.forward_flop(),
+        weights_bytes=float(made.parameters_count),
+        pixels_count=float(made.image.positions_count),
+        moved_bytes=made.parameters_count + maps,
+        widest_bytes=float(largest_working_set_count(made)),
+    )
+    found = [estimate_array(work, system.chip, calibration, float(size), "batch") for size in sizes]
+    return Times(
+        batch_s=tuple(item.latency_s.best for item in found),
+        moved_bytes=0.0,
+        image=_image(made),
+        form="rgb",
+        uses=found[0].time.facts(),
+        notes=(Note("fill", f"{made.id} on {system.id}: weights and maps of 8 bits"),),
+        sigma=found[0].latency_s.sigma,
+    )

@@ -10,7 +10,7 @@ from ridgeline.core import FrozenMap, Note
 from ridgeline.errors import ScenarioError
 from ridgeline.scenario.pipeline_models import ModelTimes
 from ridgeline.scenario.schema import PipelineFile, StageFile
-from ridgeline.simulation.pipeline import Pipeline, PipeStage, PipeStep
+from ridgeline.simulation.pipeline import Kind, Pipeline, PipeStage, PipeStep
 from ridgeline.specs import System
 
 # Bytes of a pixel by definition of the format: 4:2:0 planes, three bytes, three floats.
@@ -55,12 +55,37 @@ class Data:
         return Data(place=place, bytes=self.bytes, form=self.form, width=self.width, height=self.height)
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a stage works: a unit, the memory that it reads and writes, and the system that it is part of."""
+
+    unit: str
+    place: str
+    system: System
+
+    @property
+    def on_core(self) -> bool:
+        """Whether it is a core of the host."""
+        return self.unit == _CPU
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A stage with its place in the file and its seat."""
+
+    index: int
+    stage: StageFile
+    seat: Seat
+
+
 @dataclass(slots=True)
 class PipelineBuilder:
-    """Turns the file into a pipeline. `changed`: other values of facts, and a factor on `MODELS`, for ranges."""
+    """Turns the file into a pipeline. `others`: systems that stages name themselves. `changed`: other values of facts,
+    and a factor on `MODELS`, for ranges."""
 
     file: PipelineFile
     system: System
+    others: Mapping[str, System]
     catalog: Catalog
     spot: Callable[..., str]
     models: ModelTimes
@@ -71,25 +96,33 @@ class PipelineBuilder:
         """The pipeline of the file; raises `ScenarioError` and `MissingFact` with what does not fit."""
         made: list[PipeStage] = []
         data: dict[str, Data] = {}
+        units = {_CPU: self._cores()}
+        memories = {_HOST: self._host_bandwidth()}
         for index, stage in enumerate(self.file.stages):
             after = tuple(stage.after) if stage.after is not None else ((made[-1].name,) if made else ())
-            steps, out = self._stage(index, stage, [data[name] for name in after])
+            seat = self.seat(stage)
+            steps, out = self._stage(index, stage, seat, [data[name] for name in after])
+            for step in steps:
+                engines = self.file.video_engines if step.unit.startswith(_VIDEO) else 1
+                units.setdefault(step.unit, engines)
+                if step.memory and step.memory not in memories:
+                    chip = self._owner(step.memory).chip
+                    memories[step.memory] = chip.need(
+                        "memory_bandwidth_bytes_per_s", "passes over pixels on the device"
+                    )
             made.append(
                 PipeStage(
                     name=stage.name,
                     steps=tuple(steps),
                     after=after,
-                    workers_count=stage.workers or min(self._servers(_CPU), max(_PAIR, self.file.streams)),
+                    workers_count=stage.workers or min(self._cores(), max(_PAIR, self.file.streams)),
                     batch_count=stage.batch,
                 )
             )
             data[stage.name] = out
-        memories = {_HOST: self._host_bandwidth()}
-        if not self.shared:
-            memories[_DEVICE] = self.system.chip.need("memory_bandwidth_bytes_per_s", "copies on the device")
         return Pipeline(
             stages=tuple(made),
-            units=FrozenMap({unit: self._servers(unit) for unit in (_CPU, _LINK, _ACCELERATOR, _VIDEO)}),
+            units=FrozenMap(units),
             memories=FrozenMap(memories),
             streams_count=self.file.streams,
             rate_per_s=self.file.rate,
@@ -100,9 +133,12 @@ class PipelineBuilder:
     @property
     def shared(self) -> bool:
         """Whether host and accelerator read the same memory: as the file says, else where the chip has no host link."""
-        if self.file.shared_memory is not None:
+        return self._shares(self.system)
+
+    def _shares(self, system: System) -> bool:
+        if self.file.shared_memory is not None and system.id == self.system.id:
             return self.file.shared_memory
-        return not self.system.chip.host_link
+        return not system.chip.host_link
 
     def fact(self, name: str) -> float:
         """The value of a fact on pipelines (SI)."""
@@ -114,29 +150,31 @@ class PipelineBuilder:
             raise ScenarioError(f"{fact_id}: not a number")
         return float(value)
 
-    def _servers(self, unit: str) -> int:
-        if unit == _CPU:
-            return self.file.cores or int(self.fact("host_cores"))
-        return self.file.video_engines if unit == _VIDEO else 1
+    def _cores(self) -> int:
+        return self.file.cores or int(self.fact("host_cores"))
 
     def _host_bandwidth(self) -> float:
         if self.shared:
             return self.system.chip.need("memory_bandwidth_bytes_per_s", "memory that host and accelerator share")
         return self.system.host.memory_bandwidth_bytes_per_s or self.fact("host_memory_bandwidth")
 
-    def _unit(self, stage: StageFile) -> str:
-        if stage.on is not None:
-            return stage.on
-        return {"decode": _VIDEO, "model": _ACCELERATOR}.get(stage.kind, _CPU)
+    def seat(self, stage: StageFile) -> Seat:
+        """Where the stage works."""
+        unit = stage.on or {"decode": _VIDEO, "model": _ACCELERATOR}.get(stage.kind, _CPU)
+        if unit == _CPU:
+            return Seat(_CPU, _HOST, self.system)
+        system = self.others[stage.system] if stage.system is not None else self.system
+        place = _HOST if self._shares(system) else self._named(_DEVICE, system)
+        return Seat(self._named(unit, system), place, system)
 
-    def _place(self, unit: str) -> str:
-        return _HOST if unit == _CPU or self.shared else _DEVICE
+    def _named(self, name: str, system: System) -> str:
+        """Units of the pipeline's own system go by their kind, those of others by their system too."""
+        return name if system.id == self.system.id else f"{name} of {system.id}"
 
-    def _stage(self, index: int, stage: StageFile, inputs: list[Data]) -> tuple[list[PipeStep], Data]:
-        unit = self._unit(stage)
-        place = self._place(unit)
+    def _stage(self, index: int, stage: StageFile, seat: Seat, inputs: list[Data]) -> tuple[list[PipeStep], Data]:
+        place = seat.place
         steps: list[PipeStep] = []
-        came = [self._brought(stage, item, place, steps) for item in inputs]
+        came = [self._brought(stage, item, seat, steps) for item in inputs]
         frame = Data(
             place=place,
             form="nv12",
@@ -151,26 +189,34 @@ class PipelineBuilder:
             "convert": self._convert,
             "model": self._model,
             "work": self._work,
-        }[stage.kind](index, stage, data.at(place), steps)
+        }[stage.kind](Job(index, stage, seat), data.at(place), steps)
         if stage.output is not None:
             out = Data(place=place, bytes=stage.output)
         return [*steps, work], out
 
-    def _brought(self, stage: StageFile, data: Data, place: str, steps: list[PipeStep]) -> Data:
-        """Append the steps that bring `data` to `place` in the way that the stage asks for."""
+    def _brought(self, stage: StageFile, data: Data, seat: Seat, steps: list[PipeStep]) -> Data:
+        """Append the steps that bring `data` to the seat of the stage in the way that it asks for; from one device to
+        another by way of the host."""
+        place = seat.place
         way = stage.transport or ("copy" if data.place != place else "shared")
         if way == "shared" and data.place == place:
             return data
-        if way in ("protobuf", "base64", "json"):
-            if data.place == _DEVICE:
-                steps += self._over_the_link(data, "copy to the host")
-            steps += self._messages(way, data)
-            data = data.at(_HOST)
-        elif data.place == place:
+        message = way in ("protobuf", "base64", "json")
+        if data.place == place and not message:
             steps.append(self._copy("copy", data.bytes))
-        if data.place != place:
-            steps += self._over_the_link(data, "copy to the device" if place == _DEVICE else "copy to the host")
+            return data
+        if data.place != _HOST:
+            steps += self._over_the_link(data, "copy to the host", self._owner(data.place))
+        if message:
+            steps += self._messages(way, data)
+        if place != _HOST:
+            steps += self._over_the_link(data, "copy to the device", seat.system)
         return data.at(place)
+
+    def _owner(self, place: str) -> System:
+        """The system whose device memory is called so."""
+        systems = (self.system, *self.others.values())
+        return next(system for system in systems if self._named(_DEVICE, system) == place)
 
     def _copy(self, name: str, size: float) -> PipeStep:
         """One core copies: every byte is read and written."""
@@ -184,13 +230,13 @@ class PipelineBuilder:
             uses=("pipelines.copy_rate",),
         )
 
-    def _over_the_link(self, data: Data, name: str) -> list[PipeStep]:
-        chip = self.system.chip
+    def _over_the_link(self, data: Data, name: str, system: System) -> list[PipeStep]:
+        chip = system.chip
         rate = chip.need("host_oneway_bytes_per_s", "copies between host and device")
         link = PipeStep(
             name=name,
             kind="copy",
-            unit=_LINK,
+            unit=self._named(_LINK, system),
             time_s=self.fact("launch_time") + data.bytes / rate,
             moved_bytes=data.bytes,
             memory=_HOST,
@@ -224,43 +270,42 @@ class PipelineBuilder:
         )
         return [parts[0], call, self._copy("copy through a socket", sent), parts[1]]
 
-    def _as_form(self, data: Data, form: str, unit: str, steps: list[PipeStep]) -> Data:
+    def _as_form(self, data: Data, form: str, seat: Seat, steps: list[PipeStep]) -> Data:
         """Append the conversion of `data` to `form` where it is a frame in another one."""
         if not data.pixels or data.form == form:
             return data
         new = data.as_form(form)
-        steps.append(self._passes(f"{data.form} to {form}", "convert", data, new, (unit, "convert_rate")))
+        steps.append(self._passes((f"{data.form} to {form}", "convert"), data, new, (seat, "convert_rate")))
         return new
 
-    def _passes(self, name: str, kind: str, data: Data, new: Data, how: tuple[str, str]) -> PipeStep:
+    def _passes(self, named: tuple[str, Kind], data: Data, new: Data, how: tuple[Seat, str]) -> PipeStep:
         """One pass over pixels: at the rate of a core, or at the bandwidth of the accelerator's memory."""
-        unit, rate = how
+        (name, kind), (seat, rate) = named, how
         moved = data.bytes + new.bytes
-        if unit == _CPU:
+        if seat.on_core:
             time_s, uses = data.pixels / self.fact(rate), (f"pipelines.{rate}",)
         else:
-            chip = self.system.chip
+            chip = seat.system.chip
             bandwidth = chip.need("memory_bandwidth_bytes_per_s", "a pass over pixels on the device")
             time_s = self.fact("launch_time") + moved / bandwidth
             uses = (chip.fact_id("memory_bandwidth_bytes_per_s"),)
-        memory = _HOST if unit == _CPU or self.shared else _DEVICE
         return PipeStep(
             name=name,
-            kind="convert" if kind == "convert" else "work",
-            unit=unit,
+            kind=kind,
+            unit=seat.unit,
             time_s=time_s,
             moved_bytes=moved,
-            memory=memory,
+            memory=seat.place,
             uses=uses,
         )
 
-    def _decode(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
-        unit = self._unit(stage)
-        rate = "video_engine_rate" if unit == _VIDEO else "video_core_rate"
+    def _decode(self, job: Job, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        stage, seat = job.stage, job.seat
+        rate = "video_core_rate" if seat.on_core else "video_engine_rate"
         time_s = stage.time if stage.time is not None else data.pixels / self.fact(rate)
         step = PipeStep(
             name="decode",
-            unit=unit,
+            unit=seat.unit,
             time_s=time_s,
             moved_bytes=_REFERENCES * data.bytes,
             memory=data.place,
@@ -268,12 +313,12 @@ class PipelineBuilder:
         )
         return step, data
 
-    def _resize(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+    def _resize(self, job: Job, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        stage, seat = job.stage, job.seat
         if not data.pixels:
-            raise ScenarioError(f"{self.spot(index)}: a resize needs a frame, the stage ahead hands on bytes")
-        unit = self._unit(stage)
-        if unit == _CPU:
-            data = self._as_form(data, "rgb", unit, steps)
+            raise ScenarioError(f"{self.spot(job.index)}: a resize needs a frame, the stage ahead hands on bytes")
+        if seat.on_core:
+            data = self._as_form(data, "rgb", seat, steps)
         size = (stage.width or 0, stage.height or 0)
         new = Data(
             place=data.place,
@@ -282,14 +327,14 @@ class PipelineBuilder:
             height=size[1],
             bytes=size[0] * size[1] * PIXEL_BYTES[data.form],
         )
-        return self._timed(stage, self._passes("resize", "work", data, new, (unit, "resize_rate"))), new
+        return self._timed(stage, self._passes(("resize", "work"), data, new, (seat, "resize_rate"))), new
 
-    def _convert(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+    def _convert(self, job: Job, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
         if not data.pixels:
-            raise ScenarioError(f"{self.spot(index)}: a conversion needs a frame, the stage ahead hands on bytes")
+            raise ScenarioError(f"{self.spot(job.index)}: a conversion needs a frame, the stage ahead hands on bytes")
         new = data.as_form("fp32" if data.form == "rgb" else "rgb")
-        name = f"{data.form} to {new.form}"
-        return self._timed(stage, self._passes(name, "convert", data, new, (self._unit(stage), "convert_rate"))), new
+        named: tuple[str, Kind] = (f"{data.form} to {new.form}", "convert")
+        return self._timed(job.stage, self._passes(named, data, new, (job.seat, "convert_rate"))), new
 
     def _timed(self, stage: StageFile, step: PipeStep) -> PipeStep:
         """The step with the time that the file gives, where it gives one."""
@@ -304,34 +349,38 @@ class PipelineBuilder:
             memory=step.memory,
         )
 
-    def _work(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+    def _work(self, job: Job, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        stage = job.stage
         time_s = (stage.time or 0.0) * stage.items
         step = PipeStep(
             name=stage.name,
-            unit=self._unit(stage),
+            unit=job.seat.unit,
             time_s=time_s,
             moved_bytes=stage.moves or 0.0,
             memory=data.place if stage.moves else "",
         )
         return step, data
 
-    def _model(self, index: int, stage: StageFile, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
-        times = self.models.of(stage, self.system, self.spot(index))
+    def _model(self, job: Job, data: Data, steps: list[PipeStep]) -> tuple[PipeStep, Data]:
+        index, stage, seat = job.index, job.stage, job.seat
+        times = self.models.of(stage, seat.system, self.spot(index))
         self.notes += [note for note in times.notes if note not in self.notes]
         if data.pixels and times.image is not None and stage.items == 1 and (data.width, data.height) != times.image:
             wide, high = times.image
             told = f"{stage.model} takes {wide} x {high}, the stage ahead hands on {data.width} x {data.height}"
             raise ScenarioError(f"{self.spot(index)}: {told}; put a resize ahead of it")
-        if data.pixels:
-            self._as_form(data, "fp32", _ACCELERATOR, steps)
+        if data.pixels and times.form == "fp32":
+            self._as_form(data, "fp32", seat, steps)
+        elif data.pixels:
+            self._as_form(data, times.form, Seat(_CPU, _HOST, self.system), steps)
         factor = self.changed.get(MODELS, 1.0)
         step = PipeStep(
             name=stage.model or stage.name,
-            unit=_ACCELERATOR,
+            unit=seat.unit,
             time_s=stage.time if stage.time is not None else factor * times.batch_s[0],
             batch_s=tuple(factor * time_s for time_s in times.batch_s) if stage.time is None else (),
-            moved_bytes=times.moved_bytes if self.shared else 0.0,
-            memory=_HOST if self.shared else "",
+            moved_bytes=times.moved_bytes if seat.place == _HOST else 0.0,
+            memory=_HOST if seat.place == _HOST else "",
             uses=times.uses,
         )
         if stage.output is None:

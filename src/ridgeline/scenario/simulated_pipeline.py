@@ -32,6 +32,7 @@ from ridgeline.simulation.pipeline import (
     thread_alone_s,
 )
 from ridgeline.simulation.pipeline_run import PipelineRun, run_pipeline
+from ridgeline.specs import System
 
 DEFAULT_FRAMES, LEAST_FRAMES, MOST_FRAMES = 1000, 100, 20_000  # of a stream, and of all streams
 
@@ -131,10 +132,13 @@ def simulate_pipeline(
         system = catalog.system(asked.system)
     except RidgelineError as error:
         raise ScenarioError(f"{place(where, ('workload', 'pipeline', 'system'), set_paths)}: {error}") from None
+    others = _others(asked, where, set_paths, catalog)
     models = ModelTimes(catalog)
 
     def built(changed: Mapping[str, float]) -> PipelineBuilder:
-        return PipelineBuilder(file=asked, system=system, catalog=catalog, spot=spot, models=models, changed=changed)
+        return PipelineBuilder(
+            file=asked, system=system, others=others, catalog=catalog, spot=spot, models=models, changed=changed
+        )
 
     builder = built({})
     pipeline = builder.build()
@@ -164,6 +168,19 @@ def simulate_pipeline(
         leans=leans,
         notes=merge(builder.notes, _remarks(builder, asked)),
     )
+
+
+def _others(file: PipelineFile, where: str, set_paths: tuple[KeyPath, ...], catalog: Catalog) -> dict[str, System]:
+    """Systems that stages name themselves."""
+    found = {}
+    for index, stage in enumerate(file.stages):
+        if stage.system is not None:
+            spot = place(where, ("workload", "pipeline", "stages", index, "system"), set_paths)
+            try:
+                found[stage.system] = catalog.system(stage.system)
+            except RidgelineError as error:
+                raise ScenarioError(f"{spot}: {error}") from None
+    return found
 
 
 def _way(pipeline: Pipeline, run: PipelineRun, bound: Interval, synchronous: bool) -> PipelineWay:
