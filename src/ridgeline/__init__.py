@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ridgeline.scenario import PlanAnswer
+    from ridgeline.scenario.sizing import SizingAnswer
 
-__all__ = ["__version__", "plan"]
+__all__ = ["__version__", "plan", "size"]
 __version__ = "0.1.0"
 
 
@@ -25,5 +26,19 @@ def plan(
     from ridgeline.catalog import load_catalog
     from ridgeline.scenario import load_scenario
     from ridgeline.scenario import plan as answer
+
+    return answer(load_scenario(scenario, sets, catalog=load_catalog(catalog)))
+
+
+def size(
+    scenario: str | Path | Mapping[str, Any], sets: Sequence[str] = (), *, catalog: Sequence[str | Path] = ()
+) -> SizingAnswer:
+    """Size the serving system of a scenario: fewest devices for its load, engines together or in pools of two kinds.
+
+    Arguments as of `plan`. Raises `NoFeasiblePlan` where nothing keeps the limits, with what binds.
+    """
+    from ridgeline.catalog import load_catalog
+    from ridgeline.scenario import load_scenario
+    from ridgeline.scenario.sizing import size as answer
 
     return answer(load_scenario(scenario, sets, catalog=load_catalog(catalog)))

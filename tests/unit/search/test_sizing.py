@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+import ridgeline
 from ridgeline.catalog import load_catalog
 from ridgeline.scenario import load_scenario
 from ridgeline.scenario.planning import _machines, serving_request, terms_of
@@ -288,3 +289,16 @@ def test_what_breaks_in_the_simulation_comes_last() -> None:
     )  # fmt: skip
     assert order(few, request.load, "devices") < order(more, request.load, "devices")
     assert order(replace(few, simulated=broken), request.load, "devices") > order(more, request.load, "devices")
+
+
+def test_the_call_of_python_answers_as_the_verb() -> None:
+    load = {"input": 512, "output": 64, "rate": "5 1/s", "sizing": {"simulate": False}}
+    scenario = {
+        "workload": {"model": "llama-3.1-8b", "serve": load},
+        "candidates": [{"system": "dgx-h100", "devices": 8}],
+        "objective": "devices",
+    }
+    answer = ridgeline.size(scenario).to_dict()
+    assert answer["rows"]
+    assert answer["sizing"]["options"][0]["devices"] == 1
+    assert answer["sizing"]["options"][0]["simulated"] is None
