@@ -120,7 +120,9 @@ _AHEAD_COUNTS = {"deepseek-v3": 1, "nemotron-3-super-120b-a12b": 2}  # src: mega
 
 def _ahead(row: Row, model_id: str, fills: list[str]) -> int:
     """Tokens predicted ahead, as the recipe of the row's framework has it."""
-    found = _AHEAD_COUNTS.get(model_id, 0) if "megatron-bridge" in row.text("framework").lower() else 0
+    if "megatron-bridge" not in row.text("framework").lower() or "w/o MTP" in row.text("note"):
+        return 0
+    found = _AHEAD_COUNTS.get(model_id, 0)
     if found:
         fills.append(f"{found} further tokens are predicted, as the framework's recipe says")
     return found
