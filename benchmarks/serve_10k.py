@@ -3,10 +3,11 @@
     python benchmarks/serve_10k.py [--json] [--requests 10000] [--trace FILE] [--rate R] [--repeat 3]
 
 Requests come from a file with `arrived_at`, `num_prefill_tokens`, `num_decode_tokens` (or the columns of the Azure
-traces); without one they are drawn with the means of the published conversation trace. More requests than the file has
-repeat it. Ends with one JSON line (alone with --json). `elapsed_s` counts tables of step times and simulation;
-`table_s` is the first alone. `compile_s` is what the first run took longer than the best: compilation by numba, or
-reading what an earlier process compiled; 0 without numba.
+traces): the one asked for, else `vidur_splitwise_conv.csv` among the shared inputs beside the repository; where there
+is none they are drawn with the means of the published conversation trace. More requests than the file has repeat it.
+Ends with one JSON line (alone with --json). `elapsed_s` counts tables of step times and simulation; `table_s` is the
+first alone. `compile_s` is what the first run took longer than the best: compilation by numba, or reading what an
+earlier process compiled; 0 without numba.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ LIMIT_S, LIMIT_BYTES = 60.0, 2e9
 # Means of the published conversation trace (19,366 requests in an hour).  # src: azure-llm-2023
 INPUT_MEAN, OUTPUT_MEAN, RATE_PER_S = 1155.0, 211.0, 5.4
 CONTEXT_TOKENS = 4096
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "inputs" / "requests" / "vidur_splitwise_conv.csv"
 
 
 def arguments() -> argparse.Namespace:
@@ -32,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print the JSON line alone")
     parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--trace", type=Path, help="file of requests (default: drawn)")
+    parser.add_argument("--trace", type=Path, help="file of requests (default: see above)")
     parser.add_argument("--rate", type=float, help="mean arrivals a second (default: as recorded)")
     parser.add_argument("--repeat", type=int, default=3, help="runs; the fastest counts")
     parser.add_argument("--model", default="llama-2-7b")
@@ -94,7 +96,8 @@ def main() -> int:
         engine=catalog.engine(chosen.engine),
         load=Load(input_tokens=INPUT_MEAN, output_tokens=OUTPUT_MEAN),
     )
-    given = recorded(chosen.trace, chosen.requests) if chosen.trace else drawn(chosen.requests)
+    path = chosen.trace or (SHARED if SHARED.exists() else None)
+    given = recorded(path, chosen.requests) if path else drawn(chosen.requests)
     inputs = np.clip(np.round(given[1]), 1, CONTEXT_TOKENS - 1).astype(np.int64)
     outputs = np.clip(np.round(given[2]), 1, CONTEXT_TOKENS - inputs).astype(np.int64)
     requests = Requests(arrived_s=given[0], input_tokens=inputs, output_tokens=outputs)
@@ -128,7 +131,7 @@ def main() -> int:
         "ttft_median_s": round(float(np.nanmedian(ttft_s)), 4),
         "e2e_median_s": round(float(np.nanmedian(e2e_s)), 4),
         "preemptions_count": int(trace.preemptions.sum()),
-        "source": chosen.trace.name if chosen.trace else "drawn",
+        "source": path.name if path else "drawn",
     }
     limit = LIMITS[COMPILED] if requests.count <= 100_000 else requests.count / LIMIT_S
     everything["ok"] = everything["requests_per_s"] > limit and everything["peak_bytes"] < LIMIT_BYTES

@@ -61,7 +61,8 @@ class Bench:
         }
         self.attention_alone = {
             family: all(key[0] == kind.__name__ for key in self._keys[family])
-            for family, kind in (("decode", AttentionDecode), ("prompt", AttentionPrefill))
+            and all(self._shape(op) is not None for op in ops if _key(op) in self._keys[family])
+            for family, kind, ops in (("decode", AttentionDecode, decode), ("prompt", AttentionPrefill, prompt))
         }
 
     def decoding(self, count: float, context: float) -> Step:
@@ -85,10 +86,8 @@ class Bench:
         """Channels of decode attention [sequences, context, channel]."""
         if self.attention_alone["decode"]:
             ones = [self._family("decode", self.decoding(self.groups, context)) for context in contexts]
-            rows = [_batched(one, count / self.groups) for count in counts for one in ones]
-            found = self._sums(rows)
-        else:
-            found = self.table("decode", [self.decoding(b, s) for b in counts for s in contexts])
+            return self._grid(ones, counts / self.groups, np.ones(len(counts)))
+        found = self.table("decode", [self.decoding(b, s) for b in counts for s in contexts])
         return found.reshape(len(counts), len(contexts), len(CHANNELS))
 
     def prompt_table(self, prompts: Array, lengths: Array, cached: Array) -> Array:
@@ -96,12 +95,35 @@ class Bench:
         if self.attention_alone["prompt"]:
             ones = [self._family("prompt", self.reading(self.groups, q, c)) for q in lengths for c in cached]
             # Fewer than one prompt a group is one prompt in some of the steps.
-            shares = [(max(1.0, p / self.groups), min(1.0, p / self.groups)) for p in prompts]
-            found = self._sums([_batched(one, batch, share) for batch, share in shares for one in ones])
+            each = prompts / self.groups
+            found = self._grid(ones, np.maximum(1.0, each), np.minimum(1.0, each))
         else:
             steps = [self.reading(p, q, c) for p in prompts for q in lengths for c in cached]
             found = self.table("prompt", steps)
         return found.reshape(len(prompts), len(lengths), len(cached), len(CHANNELS))
+
+    def _grid(self, ones: Sequence[dict[Op, float]], batches: Array, shares: Array) -> Array:
+        """Channels [batch, step, channel] of steps of attention on one sequence (`ones`), made for `batches` of them.
+
+        Work and bytes are those of one, times the batch; `shares`: how many of such steps there are.
+        """
+        found = np.zeros((len(batches), len(ones), len(CHANNELS)))
+        alike: dict[Any, list[tuple[int, Any, float]]] = {}
+        for index, ops in enumerate(ones):
+            for op, count in ops.items():
+                alike.setdefault(self._shape(op), []).append((index, op, count))
+        for shape, same in alike.items():
+            time_s, bound = self._together(shape, [op for _, op, _ in same], batches[:, None])
+            for column, (index, op, count) in enumerate(same):
+                figures = self._figures(op, 1.0, True, 1.0)
+                weight = count * shares
+                moved = weight * batches
+                figures = np.outer(moved, figures)
+                figures[:, 0] = weight * time_s[:, column]
+                figures[:, 3] = figures[:, 0] * bound[:, column]  # src: rl-numerics
+                figures[:, 4] = weight  # src: rl-numerics
+                found[:, index] += figures
+        return found
 
     def _family(self, family: str, step: Step) -> dict[Op, float]:
         keys = self._keys[family]
@@ -134,9 +156,11 @@ class Bench:
             time = op_time(op, self.job.system.chip, self.calibration, context)
             self._channels[op] = self._figures(op, time.time_s, time.bound == "compute", kernels_count(op, context))
         for shape, same in alike.items():
-            self._together(shape, same)
+            times, bound = self._together(shape, same)
+            for i, op in enumerate(same):
+                self._channels[op] = self._figures(op, float(times[i]), bool(bound[i]), 1.0)
 
-    def _shape(self, op: ComputeOp) -> ComputeOp | None:
+    def _shape(self, op: Op) -> ComputeOp | None:
         """What operations that one call of a kernel law can time have in common (None: timed one by one)."""
         if isinstance(op, Gemm):
             return None if 0 < op.m <= self.job.engine.stream_rows_count else replace(op, m=1.0)
@@ -146,58 +170,48 @@ class Bench:
             return replace(op, batch_count=1.0, query_tokens=1.0, key_tokens=1.0)
         return None
 
-    def _together(self, shape: ComputeOp, same: list[Any]) -> None:
+    def _together(self, shape: ComputeOp, same: list[Any], batches: Any = None) -> tuple[Array, Any]:
+        """Times of operations of one shape, and whether the matrix units bound them; attention on `batches` of
+        sequences instead of its own number [batch, operation]."""
         if isinstance(shape, Gemm):
             law, _ = gemm_law(self.calibration, self.job.system.chip, shape.math_precision)
             product = product_of(shape)._replace(m=np.array([op.m for op in same]))
             times: Any = gemm_times(product, law, self.job.system.chip, shape.math_precision, STREAM)
-        elif isinstance(shape, AttentionDecode):
-            times = self._decode_times(shape, same)
         else:
-            times = self._prefill_times(shape, same)
+            batch = np.array([op.batch_count for op in same]) if batches is None else batches
+            times = self._attention_times(shape, same, batch)
         roofs = (times.time_s, times.compute_s, times.memory_s, times.launch_s)
-        time_s, compute_s, memory_s, launch_s = (np.broadcast_to(np.asarray(x, float), (len(same),)) for x in roofs)
-        bound = (compute_s >= memory_s) & (compute_s >= launch_s)
-        for i, op in enumerate(same):
-            self._channels[op] = self._figures(op, float(time_s[i]), bool(bound[i]), 1.0)
+        size = np.broadcast_shapes(*(np.shape(x) for x in roofs), (len(same),))
+        time_s, compute_s, memory_s, launch_s = (np.broadcast_to(np.asarray(x, float), size) for x in roofs)
+        return time_s, (compute_s >= memory_s) & (compute_s >= launch_s)
 
-    def _decode_times(self, shape: AttentionDecode, same: list[AttentionDecode]) -> Any:
+    def _attention_times(self, shape: Any, same: list[Any], batch: Any) -> Any:
         """As `op_time` times one of them."""
         chip = self.job.system.chip
         context = kernel_context(self.job.engine, self.calibration, shape)
-        law = decode_attention_law(shape, chip, self.calibration, context)
-        rows = ((op.batch_count, op.context_tokens, op.bytes) for op in same)
-        batch, keys, moved = (np.array(x) for x in zip(*rows, strict=True))
-        scores = attention.Scores(
-            batch, 1.0, keys, shape.heads_count, shape.kv_heads_count, shape.key_dim_count, shape.value_dim_count
-        )
-        if "feed_bytes_per_cycle" in law.parameters:
-            rates = rates_of(chip, shape.precision, "time of decode attention", law.parameters)
-            resident = not np.isinf(context.weight_copies_count)
-            time = attention.decode_s(scores, moved, attention.decode_law(law), rates, resident)
-            return time._replace(memory_s=np.maximum(time.memory_s, time.feed_s))
-        flop = attention.attention_flop(scores._replace(causal=False))
-        bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of decode attention")
+        if isinstance(shape, AttentionPrefill):
+            _, law = attention_law(self.calibration, chip, "prefill", context.attention, shape.precision)
+            queries, keys = (np.array([getattr(op, name) for op in same]) for name in ("query_tokens", "key_tokens"))
+            scores = scores_of(shape)._replace(batch=batch, queries=queries, keys=keys)
+            if "score_cycles" in law.parameters:
+                rates = rates_of(chip, shape.precision, "time of attention", law.parameters)
+                return attention.prefill_s(scores, attention.prefill_law(law), rates)
+            flop, moved = attention.attention_flop(scores), attention.attention_bytes(scores)
+        else:
+            law = decode_attention_law(shape, chip, self.calibration, context)
+            keys = np.array([op.context_tokens for op in same])
+            moved = batch * np.array([op.bytes / op.batch_count for op in same])
+            scores = attention.Scores(
+                batch, 1.0, keys, shape.heads_count, shape.kv_heads_count, shape.key_dim_count, shape.value_dim_count
+            )
+            if "feed_bytes_per_cycle" in law.parameters:
+                rates = rates_of(chip, shape.precision, "time of decode attention", law.parameters)
+                resident = not np.isinf(context.weight_copies_count)
+                time = attention.decode_s(scores, moved, attention.decode_law(law), rates, resident)
+                return time._replace(memory_s=np.maximum(time.memory_s, time.feed_s))
+            flop = attention.attention_flop(scores._replace(causal=False))
+        bandwidth = chip.need("memory_bandwidth_bytes_per_s", "time of attention")
         return attention.flat_attention_s(flop, moved, attention.flat_law(law), chip.peak(shape.precision), bandwidth)
-
-    def _prefill_times(self, shape: Any, same: list[AttentionPrefill]) -> Any:
-        """As `op_time` times one of them."""
-        chip = self.job.system.chip
-        context = kernel_context(self.job.engine, self.calibration, shape)
-        _, law = attention_law(self.calibration, chip, "prefill", context.attention, shape.precision)
-        rows = ((op.batch_count, op.query_tokens, op.key_tokens) for op in same)
-        batch, queries, keys = (np.array(x) for x in zip(*rows, strict=True))
-        scores = scores_of(shape)._replace(batch=batch, queries=queries, keys=keys)
-        if "score_cycles" in law.parameters:
-            rates = rates_of(chip, shape.precision, "time of attention", law.parameters)
-            return attention.prefill_s(scores, attention.prefill_law(law), rates)
-        return attention.flat_attention_s(
-            attention.attention_flop(scores),
-            attention.attention_bytes(scores),
-            attention.flat_law(law),
-            chip.peak(shape.precision),
-            chip.need("memory_bandwidth_bytes_per_s", "time of attention"),
-        )
 
     def _figures(self, op: ComputeOp, time_s: float, bound: bool, launches: float) -> Array:
         """Channels of one operation (see `serving.heat` for the middle ones)."""
@@ -212,15 +226,6 @@ class Bench:
             kept_s = busy_s * self._kept[precision]
             bound_s = time_s if bound else 0.0
         return np.array([time_s, busy_s, kept_s, bound_s, launches, flop, op_bytes(op)])
-
-
-def _batched(ops: dict[Op, float], batch: float, share: float = 1.0) -> dict[Op, float]:
-    """The same attention on `batch` sequences instead of one, in `share` of the steps."""
-    found: dict[Op, float] = {}
-    for op, count in ops.items():
-        wider: Op = replace(op, batch_count=batch)  # type: ignore[arg-type]
-        found[wider] = found.get(wider, 0.0) + count * share
-    return found
 
 
 def _key(op: Op) -> tuple[object, ...]:
