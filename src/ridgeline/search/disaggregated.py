@@ -30,6 +30,9 @@ _SHARES_COUNT = 199  # src: rl-numerics
 _BUSIEST_FRAC = 0.95  # src: rl-derivation
 _TAIL_95 = 0.05  # src: percentile-95
 _TRIES = 12  # src: rl-numerics
+# Larger pools wait no longer than one of so many engines; of their ratios so many are tried, and so many near the even.
+_TABLED_COUNT, _SPLITS_COUNT, _NEAR_COUNT = 512, 128, 16  # src: rl-numerics
+MOST_SPLITS = _SPLITS_COUNT + 2 * _NEAR_COUNT + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +240,7 @@ def pool_wait_s(rate_per_s: float, service_s: float, servers_count: int) -> tupl
     share = rate_per_s * service_s / servers_count
     if share >= 1.0:
         return math.inf, math.inf
-    shares, mean, tail = _wait_table(servers_count)
+    shares, mean, tail = _wait_table(min(servers_count, _TABLED_COUNT))
     if share > shares[-1]:
         left = (1.0 - shares[-1]) / (1.0 - share)
         return float(mean[-1]) * left * service_s, float(tail[-1]) * left * service_s
@@ -253,7 +256,7 @@ def busiest_frac(patience_s: float | None, service_s: float, servers_count: int)
         return _BUSIEST_FRAC
     if patience_s < 0:
         return 0.0
-    shares, _, tail = _wait_table(servers_count)
+    shares, _, tail = _wait_table(min(servers_count, _TABLED_COUNT))
     return float(np.interp(patience_s / service_s, tail, shares))
 
 
@@ -340,7 +343,7 @@ def most_of(prefill: Prefill, decode: Decode, system: System, devices_count: int
     if most < 1:
         return None
     best: Pairing | None = None
-    for ones in _splits(devices_count, prefill.worker.devices_count, decode.worker.devices_count):
+    for ones in _splits(prefill, decode, most, devices_count, patience_s):
         others = (devices_count - ones * prefill.worker.devices_count) // decode.worker.devices_count
         share = busiest_frac(patience_s, 1.0 / prefill.rate_per_s, ones)
         reading = ones * prefill.rate_per_s * share
@@ -363,8 +366,21 @@ def most_of(prefill: Prefill, decode: Decode, system: System, devices_count: int
     return best
 
 
-def _splits(devices_count: int, first: int, second: int) -> Iterator[int]:
-    yield from range(1, (devices_count - second) // first + 1)
+def _splits(prefill: Prefill, decode: Decode, most: float, devices_count: int, patience_s: float | None) -> list[int]:
+    """Numbers of prefill engines to try, rising: all of them where they are few, else a geometric row and those around
+    the ratio in which neither pool waits for the other."""
+    first, second = prefill.worker.devices_count, decode.worker.devices_count
+    last = (devices_count - second) // first
+    if last <= _SPLITS_COUNT:
+        return list(range(1, last + 1))
+    share = busiest_frac(patience_s, 1.0 / prefill.rate_per_s, last)
+    made = decode.rate_at(most)
+    even = round(
+        devices_count * made / max(1e-300, prefill.rate_per_s * share * second + made * first)
+    )  # src: rl-numerics
+    near = range(max(1, even - _NEAR_COUNT), min(last, even + _NEAR_COUNT) + 1)
+    row = np.unique(np.geomspace(1.0, last, _SPLITS_COUNT).round().astype(int)).tolist()
+    return sorted({*row, *near})
 
 
 def running_at(decode: Decode, rate_per_s: float, most: float) -> float:

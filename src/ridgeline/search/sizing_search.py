@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ridgeline.errors import BadPlan, MissingFact
 from ridgeline.search.disaggregated import (
+    MOST_SPLITS,
     Decode,
     Pairing,
     Prefill,
@@ -195,7 +196,7 @@ def _disaggregated(
         for decode in decodes:
             if not _match(prefill, decode, machine.devices_count):
                 continue
-            found.tried_count += machine.devices_count // prefill.worker.devices_count if free else 1
+            found.tried_count += min(MOST_SPLITS, machine.devices_count // prefill.worker.devices_count) if free else 1
             try:
                 pairing = (most_of if free else fewest_for)(prefill, decode, machine.system, machine.devices_count)
             except BadPlan as error:

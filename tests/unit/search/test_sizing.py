@@ -176,6 +176,24 @@ def test_the_busiest_share_is_the_inverse_of_the_wait() -> None:
     assert pool_wait_s(4.0, 1.0, 4) == (np.inf, np.inf)
 
 
+def test_large_pools_are_split_as_well_as_by_trying_every_ratio() -> None:
+    worker = fitting()[0]
+    prefill, decode = next(prefill_engines(worker)), decode_engine(worker)
+    assert decode is not None
+    devices = 600
+    found = most_of(prefill, decode, worker.job.system, devices)
+    assert found is not None
+    patience_s = worker.job.load.ttft_p95_s - prefill.step_s - found.transfer.time_s
+    rates = [
+        min(
+            ones * prefill.rate_per_s * busiest_frac(patience_s, 1.0 / prefill.rate_per_s, ones),
+            (devices - ones) * decode.rate_at(decode.most_count),
+        )
+        for ones in range(1, devices)
+    ]
+    assert found.requests_per_s == pytest.approx(max(rates), rel=1e-6)
+
+
 def test_the_break_even_is_fixed_time_over_time_a_request() -> None:
     counts = np.array(growing(512.0))
     assert break_even_count(counts, 8.0 + 0.25 * counts) == pytest.approx(32.0, rel=0.02)
