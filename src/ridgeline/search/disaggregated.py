@@ -375,9 +375,7 @@ def _splits(prefill: Prefill, decode: Decode, most: float, devices_count: int, p
         return list(range(1, last + 1))
     share = busiest_frac(patience_s, 1.0 / prefill.rate_per_s, last)
     made = decode.rate_at(most)
-    even = round(
-        devices_count * made / max(1e-300, prefill.rate_per_s * share * second + made * first)
-    )  # src: rl-numerics
+    even = round(devices_count * made / (prefill.rate_per_s * share * second + made * first))
     near = range(max(1, even - _NEAR_COUNT), min(last, even + _NEAR_COUNT) + 1)
     row = np.unique(np.geomspace(1.0, last, _SPLITS_COUNT).round().astype(int)).tolist()
     return sorted({*row, *near})
