@@ -16,6 +16,7 @@ from ridgeline.training import PlanDraft
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.training_models import RowModel, row_model, vit_tokens
+from ridgeline.validation.training_recipes import as_in_recipe
 
 # Which software a framework column means: the first entry whose word stands in it. A release is then chosen by date.
 FRAMEWORKS: tuple[tuple[str, str], ...] = (
@@ -90,6 +91,7 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
     if row.text("family") == "vit" and software.dropout:
         software = replace(software, dropout=False)
         fills.append("vision transformers train without dropout (default of timm and of the DeiT recipe)")
+    software, recipe_recompute = as_in_recipe(row, made.model.id, software, fills)
     devices = row.count("n_devices")
     if not devices:
         raise Unscored("number of devices not stated")
@@ -99,7 +101,7 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
         devices_count=devices,
         sequence_tokens=_sequence(row, fills),
         precision=_precision(row, system.chip, fills),
-        recompute=_recompute(row, fills),
+        recompute=_recompute(row, fills) or recipe_recompute,
         sharding=_SHARDING.get(row.text("sharding")),
         shard_group_count=_shard_group(row, devices),
         sequence_parallel={"0": False, "1": True}.get(row.text("sp")),
