@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
+from ridgeline.core import Interval, merge
 from ridgeline.report.layout import plain, ranged, significant, table
 from ridgeline.report.plan import leans_lines, note_text
 from ridgeline.scenario.simulating import SimulatedRow, SimulationAnswer
@@ -16,6 +17,7 @@ from ridgeline.simulation.percentiles import Distribution, Sampled
 from ridgeline.specs.requests import Floats
 from ridgeline.units import show
 
+_NOTES_SHOWN = 8
 _BARS = " ▁▂▃▄▅▆▇█"
 _NAMES = (
     ("wait", "wait for service"),
@@ -24,7 +26,7 @@ _NAMES = (
     ("itl", "gap between tokens"),
     ("e2e", "whole request"),
 )
-_LEVELS = ("queue", "running", "cache_frac", "output_tokens_per_s", "requests_per_s", "machine_w")
+_LEVELS = ("queue", "running", "batch", "cache_frac", "output_tokens_per_s", "requests_per_s", "machine_w")
 
 
 def simulation_report(answer: SimulationAnswer) -> Sequence[RenderableType]:
@@ -63,7 +65,11 @@ def _detail(row: SimulatedRow) -> list[RenderableType]:
     lines: list[RenderableType] = [plain(title, "bold underline"), Padding(_latencies(row), (1, 0, 0, 2))]
     lines += [Padding(plain(text), (0, 0, 0, 2)) for text in said if text]
     lines.append(Padding(_over_time(row), (1, 0, 1, 2)))
-    lines += [Padding(plain(note_text(note)), (0, 0, 0, 2)) for note in part.notes]
+    notes = merge(part.notes, row.notes)
+    lines += [Padding(plain(note_text(note)), (0, 0, 0, 2)) for note in notes[:_NOTES_SHOWN]]
+    if len(notes) > _NOTES_SHOWN:
+        more = f"and {len(notes) - _NOTES_SHOWN} more notes (--json has all)"
+        lines.append(Padding(plain(more), (0, 0, 0, 2)))
     return [*lines, plain("")]
 
 
@@ -164,8 +170,6 @@ def _ranking(answer: SimulationAnswer) -> Table:
 
 
 def _spanned(interval: object) -> str:
-    from ridgeline.core import Interval
-
     if not isinstance(interval, Interval):
         return "-"
     best, low, high = (show(value, "time") for value in (interval.best, interval.low, interval.high))

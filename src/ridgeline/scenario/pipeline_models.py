@@ -131,20 +131,25 @@ def _image(made: Network) -> tuple[int, int] | None:
     return (spatial[-1], spatial[0]) if len(spatial) == 2 else None
 
 
-def _array(made: Network, system: System, calibration: Calibration, sizes: list[int]) -> Times:
-    """Times on a fixed array (Hailo, Vitis, Edge TPU), inputs prepared beforehand: bytes of colours go in."""
+def array_work(made: Network) -> ArrayWork:
+    """What one image of a network is to a fixed array: 8 bits for weights and maps."""
     maps = sum(
         2.0 * node.shape.elements_count * node.copies_count
         for _, node in made.active(training=False)
         if type(node.operator).__name__ in ("Convolution", "Combine")
     )
-    work = ArrayWork(
+    return ArrayWork(
         ops_count=made.forward_flop(),
         weights_bytes=float(made.parameters_count),
         pixels_count=float(made.image.positions_count),
         moved_bytes=made.parameters_count + maps,
         widest_bytes=float(largest_working_set_count(made)),
     )
+
+
+def _array(made: Network, system: System, calibration: Calibration, sizes: list[int]) -> Times:
+    """Times on a fixed array (Hailo, Vitis, Edge TPU), inputs prepared beforehand: bytes of colours go in."""
+    work = array_work(made)
     found = [estimate_array(work, system.chip, calibration, float(size), "batch") for size in sizes]
     return Times(
         batch_s=tuple(item.latency_s.best for item in found),

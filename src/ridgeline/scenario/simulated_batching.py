@@ -17,6 +17,7 @@ from ridgeline.scenario.simulated_parts import (
     Drawer,
     SimulatedPart,
     Work,
+    energy_each,
     limits_of,
     power_of,
     ranges,
@@ -103,6 +104,8 @@ def run_batcher(case: BatcherCase, drawn: Drawn) -> SimulatedPart:
     slices = timeline(_served(runs[0]), control.slices)
     work = _work(runs[0], case, slices.start_s, slices.slice_s)
     power, levels, told = power_of(case.drawer, work, ("request", best.requests_per_s.best))
+    levels["batch"] = _batch_sizes(runs[0], slices.start_s, slices.slice_s)
+    levels["j_per_request"] = energy_each(case.drawer, levels, slices.levels["requests_per_s"])
     notes += [*told, *steadiness(best, users_of(traffic))]
     return SimulatedPart(
         mode="dynamic batching",
@@ -198,6 +201,15 @@ def _work(run: BatchingRun, case: BatcherCase, start_s: Floats, slice_s: float) 
         slice_bytes_per_s=moved,
         slice_busy_frac=np.minimum(1.0, busy),
     )
+
+
+def _batch_sizes(run: BatchingRun, start_s: Floats, slice_s: float) -> Floats:
+    """Mean size of the batches that start in each slice (0: none)."""
+    edges = np.concatenate((start_s, [start_s[-1] + slice_s])) + run.arrived_s[0]
+    counts = np.histogram(run.batch_started_s, edges)[0]
+    sizes = np.histogram(run.batch_started_s, edges, weights=run.batch_count)[0]
+    found: Floats = sizes / np.maximum(counts, 1)
+    return found
 
 
 def _batching_dict(options: DynamicBatching, times: BatchTimes, runs: list[BatchingRun]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from ridgeline.scenario.simulated_parts import (
     Drawer,
     SimulatedPart,
     Work,
+    energy_each,
     limits_of,
     power_of,
     ranges,
@@ -63,6 +64,7 @@ def engine_run(scenario: Scenario, found: ServingRow, job: ServingJob, drawn: Dr
         pue_frac=scenario.site.pue_frac,
     )
     power, more, told = power_of(drawer, work, ("token", best.output_tokens_per_s.best))
+    more["j_per_token"] = energy_each(drawer, more, levels.levels["output_tokens_per_s"])
     notes += [*told, *steadiness(best, users_of(traffic)), *_refused(runs)]
     return SimulatedPart(
         mode=f"{options.batching if options.batching != 'engine' else job.engine.batching} batching",

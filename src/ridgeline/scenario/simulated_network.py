@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ridgeline.catalog import Catalog
 from ridgeline.core import Interval, Note
-from ridgeline.errors import NoFeasiblePlan, RidgelineError, ScenarioError
+from ridgeline.errors import BadPlan, NoFeasiblePlan, RidgelineError, ScenarioError
 from ridgeline.scenario.answer import leaning_facts
 from ridgeline.scenario.defaults import encoder_engine_name
 from ridgeline.scenario.load import Candidate, _candidate
+from ridgeline.scenario.pipeline_models import array_work
 from ridgeline.scenario.planning import power_law
 from ridgeline.scenario.problems import fail, place
 from ridgeline.scenario.schema import ScenarioFile, ServeFile
@@ -29,11 +30,13 @@ from ridgeline.scenario.simulating import SimulatedRow, SimulationAnswer
 from ridgeline.scenario.tracing import with_trace
 from ridgeline.search import Infeasible
 from ridgeline.serving import NetworkServingJob, estimate_network
+from ridgeline.serving.array import PRECISION, estimate_array
 from ridgeline.serving.network import network_memory
-from ridgeline.specs import EngineProfile, Network
+from ridgeline.specs import Network, System
 from ridgeline.workload.convnets.catalogue import NETWORKS, network
 
 _LARGEST = 1 << 20
+_LARGEST_ARRAY = 64.0  # batches in which published figures of such parts are taken
 
 
 def names_network(file: ScenarioFile, catalog: Catalog) -> bool:
@@ -95,6 +98,18 @@ def _answer(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A network on one device: times of any batch, the largest one, and what to say of it."""
+
+    one: Callable[[int], BatchPoint]
+    room_count: float
+    precision: str
+    layout: str
+    notes: tuple[Note, ...]
+    uses: tuple[str, ...]
+
+
 def _row(
     file: ScenarioFile,
     serve: ServeFile,
@@ -105,23 +120,14 @@ def _row(
     drawn: Drawn,
 ) -> SimulatedRow:
     system = candidate.system
-    engine = catalog.engine(serve.engine or encoder_engine_name(system.chip))
-    notes = [] if serve.engine else [Note("fill", f"engine on {system.id} not named: {engine.name} is taken")]
-    job = NetworkServingJob(
-        network=made,
-        batch_count=1.0,
-        precision=serve.precision or "fp16",
-        system=system,
-        calibration=catalog.calibration(system.chip.id),
-        engine=engine,
-    )
-    first = estimate_network(job)
-    options, more = batching_options(serve, _room(job), count)
-    times, sigma = batch_times(_points(job), options.max_batch_count)
+    fixed = f"array.{PRECISION}" in catalog.calibration(system.chip.id).laws
+    ready = (_on_array if fixed else _on_kernels)(serve, made, system, catalog)
+    options, more = batching_options(serve, ready.room_count, count)
+    times, sigma = batch_times(ready.one, options.max_batch_count)
     drawer = Drawer(
         system=system,
         devices_count=count,
-        precision=job.precision,
+        precision=ready.precision,
         law=power_law(catalog),
         pue_frac=1.0 if file.site.pue is None else file.site.pue,
     )
@@ -132,26 +138,36 @@ def _row(
         times=times,
         sigma=sigma,
         drawer=drawer,
-        notes=(*notes, *more),
+        notes=tuple(more),
     )
-    latency = Interval.from_sigma(first.latency_s.best, sigma)
+    latency = Interval.from_sigma(float(times.whole_s[0]), sigma)
     return SimulatedRow(
         rank=0,
         system=system.id,
         devices=count,
-        layout=_layout(job, engine),
+        layout=ready.layout,
         part=run_batcher(case, drawn),
         closed_form={"e2e_s": latency, "requests_per_s": latency.inverted(float(count))},
-        notes=first.notes,
-        uses=first.uses,
+        notes=ready.notes,
+        uses=ready.uses,
     )
 
 
-def _layout(job: NetworkServingJob, engine: EngineProfile) -> str:
-    return f"{job.precision}, {engine.name or engine.id}"
+def _on_kernels(serve: ServeFile, made: Network, system: System, catalog: Catalog) -> _Ready:
+    """A part that runs kernels, by an engine."""
+    engine = catalog.engine(serve.engine or encoder_engine_name(system.chip))
+    job = NetworkServingJob(
+        network=made,
+        batch_count=1.0,
+        precision=serve.precision or "fp16",
+        system=system,
+        calibration=catalog.calibration(system.chip.id),
+        engine=engine,
+    )
+    first = estimate_network(job)
+    name = engine.name or engine.id
+    told = [] if serve.engine else [Note("fill", f"engine on {system.id} not named: {name} is taken")]
 
-
-def _points(job: NetworkServingJob) -> Callable[[int], BatchPoint]:
     def one(size: int) -> BatchPoint:
         found = estimate_network(replace(job, batch_count=float(size)))
         return BatchPoint(
@@ -162,7 +178,38 @@ def _points(job: NetworkServingJob) -> Callable[[int], BatchPoint]:
             found.latency_s.sigma,
         )
 
-    return one
+    return _Ready(
+        one=one,
+        room_count=_room(job),
+        precision=job.precision,
+        layout=f"{job.precision}, {name}",
+        notes=(*told, *first.notes),
+        uses=first.uses,
+    )
+
+
+def _on_array(serve: ServeFile, made: Network, system: System, catalog: Catalog) -> _Ready:
+    """A fixed array: 8 bits, inputs prepared beforehand, a weight that does not stay is loaded for every batch."""
+    chip, calibration, work = system.chip, catalog.calibration(system.chip.id), array_work(made)
+    if serve.precision not in (None, PRECISION):
+        raise BadPlan(f"{system.id} runs graphs of 8 bits, not {serve.precision}")
+    first = estimate_array(work, chip, calibration, 1.0, "batch")
+
+    def one(size: int) -> BatchPoint:
+        found = estimate_array(work, chip, calibration, float(size), "batch")
+        whole = found.latency_s.best
+        return BatchPoint(
+            whole, found.time.value_of("array") / whole, size * work.ops_count / whole, 0.0, found.latency_s.sigma
+        )
+
+    return _Ready(
+        one=one,
+        room_count=_LARGEST_ARRAY,
+        precision=PRECISION,
+        layout=f"{PRECISION}, fixed array",
+        notes=(Note("not-modelled", "preparing inputs on the host (a stage of a pipeline)"),),
+        uses=first.time.facts(),
+    )
 
 
 def _room(job: NetworkServingJob) -> float:

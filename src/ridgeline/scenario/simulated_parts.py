@@ -141,6 +141,13 @@ def power_of(
     return found, {"machine_w": over_time}, mean.notes
 
 
+def energy_each(drawer: Drawer, levels: Mapping[str, Floats], per_s: Floats) -> Floats:
+    """Energy of what is made `per_s` in each slice [J]; NaN where nothing is made or power is not known."""
+    watts = levels.get("machine_w", np.full(len(per_s), np.nan)) * drawer.pue_frac
+    found: Floats = np.divide(watts, per_s, out=np.full(len(per_s), np.nan), where=per_s > 0)
+    return found
+
+
 def repeated(run: Callable[[int], Any], first_seed: int, replications: int, random: bool) -> list[Any]:
     """Runs with seeds one after another; a run that draws nothing is made once."""
     return [run(first_seed + index) for index in range(replications if random else 1)]

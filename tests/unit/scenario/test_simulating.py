@@ -206,6 +206,10 @@ def test_layered_networks_run_behind_the_batcher_too(tmp_path: Path, capsys: pyt
     text = text.replace(
         "  - {system: t4-8, devices: 1}\n", "  - {system: t4-8, devices: 1}\n  - {system: l4-8, devices: 2}\n"
     )
+    sets = ("workload.serve.precision=int8", "candidates=[{system: hailo-8-1, devices: 1}]")
+    (array,) = simulated(tmp_path, capsys, *sets, text=text)["rows"]
+    assert array["layout"] == "int8, fixed array"
+    assert array["simulated"]["answered_count"] == array["simulated"]["measured_count"]
     answer = simulated(tmp_path, capsys, text=text)
     assert answer["model"]["id"] == "efficientnet-b0"
     assert [row["rank"] for row in answer["rows"]] == [1, 2]
