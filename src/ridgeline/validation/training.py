@@ -12,6 +12,7 @@ from ridgeline.validation.corpus import Row, read_rows
 from ridgeline.validation.each_row import Unscored, score_each
 from ridgeline.validation.network_names import row_network
 from ridgeline.validation.scores import Report, ScoredRow
+from ridgeline.validation.training_lambda import counted_frac
 from ridgeline.validation.training_networks import FAMILIES, score_network_row
 from ridgeline.validation.training_rows import TrainingCase, training_case
 from ridgeline.validation.training_suspects import SUSPECTS
@@ -91,7 +92,7 @@ def in_metric(metric: str, step_s: Interval, row: Row, job: TrainingJob) -> Inte
     if metric == "step_time_s":
         return step_s
     if metric == "samples_per_s_total":
-        return step_s.inverted(plan.global_batch_count)
+        return step_s.inverted(plan.global_batch_count * counted_frac(row))
     if metric == "tokens_per_s_per_device":
         tokens = plan.global_batch_count * (row.count("seq_len") or plan.sequence_tokens)
         return step_s.inverted(tokens / plan.devices_count)

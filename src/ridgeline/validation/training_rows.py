@@ -15,6 +15,7 @@ from ridgeline.specs.precision import BITS_PER_ELEMENT
 from ridgeline.training import PlanDraft
 from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored
+from ridgeline.validation.training_lambda import stages_in_host, through_host
 from ridgeline.validation.training_models import RowModel, row_model, vit_tokens
 from ridgeline.validation.training_recipes import as_in_recipe
 
@@ -140,7 +141,11 @@ def system_of(row: Row, catalog: Catalog, fills: list[str]) -> System:
         raise Unscored(f"no standard system for device {label.device}")
     if not row.text("inter_link") and (row.count("n_devices") or 0) > (row.count("devices_per_node") or 8):
         fills.append(f"links of the standard system {label.system}")
-    return catalog.system(label.system)
+    system = catalog.system(label.system)
+    if stages_in_host(row, system):
+        fills.append("devices exchange through the host's memory (NCCL_P2P_DISABLE=1 in the benchmark's script)")
+        return through_host(system, catalog.calibration(system.chip.id))
+    return system
 
 
 def release_date(row: Row) -> str:
