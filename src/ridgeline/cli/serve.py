@@ -54,7 +54,7 @@ def command(
         if handover is not None:
             _write(answer, handover, force)
         target.emit(answer.to_dict, text)
-        leave_if_interrupted(answer.plan.unsearched)
+        leave_if_interrupted((*answer.plan.unsearched, *answer.sizing.unsearched))
 
 
 def _check_target(folder: Path | None, force: bool) -> None:

@@ -129,7 +129,10 @@ def write_handover(deployment: Deployment, folder: Path, force: bool = False) ->
             _make_runnable(target)
         return [folder / name for name in files]
     target_folder = folder.resolve()
-    staging = Path(tempfile.mkdtemp(prefix=f".{target_folder.name[:80]}.", dir=target_folder.parent))
+    try:
+        staging = Path(tempfile.mkdtemp(prefix=f".{target_folder.name[:80]}.", dir=target_folder.parent))
+    except OSError as error:
+        raise ScenarioError(f"{OPTION} {folder}: cannot be written: {error.strerror}") from None
     try:
         for name, text in files.items():
             path = staging / name

@@ -184,7 +184,7 @@ class Sizing:
     """Ways to serve, best first (the best of each mode and machine), and what the search went through.
 
     `tried_count` combinations of engines, batches and ratios of pools were weighed by their curves; `finalists_count`
-    of them were worked out in full.
+    of them were worked out in full. `unsearched`: machines that an interrupt left out.
     """
 
     options: tuple[Sized, ...]
@@ -194,6 +194,7 @@ class Sizing:
     finalists_count: int
     front: tuple[FrontPoint, ...]
     break_evens: tuple[BreakEven, ...]
+    unsearched: tuple[str, ...] = ()
 
     def best(self, mode: str) -> Sized | None:
         """The best way of one mode."""
@@ -217,4 +218,5 @@ class Sizing:
             "finalists": self.finalists_count,
             "front": [point.to_dict() for point in self.front],
             "break_even": [item.to_dict() for item in self.break_evens],
+            "unsearched": list(self.unsearched),
         }

@@ -22,7 +22,7 @@ from ridgeline.search.disaggregated import (
     most_of,
     prefill_engines,
 )
-from ridgeline.search.ranking import counted
+from ridgeline.search.ranking import counted, until_stopped
 from ridgeline.search.result import add_counts, broken_limits
 from ridgeline.search.serving import ServingRequest
 from ridgeline.search.sizing_aggregated import Crew, crew_for, crew_points, exact_estimate, sized_crew
@@ -79,15 +79,18 @@ def size_serving(
     options: list[Sized] = []
     none: list[NoWay] = []
     found: list[_Found] = []
-    for machine in machines:
+
+    def search(machine: Machine) -> None:
         if progress is not None:
             progress(f"sizing {machine.system.id}")
         here = _search(request, machine, terms, axes or Axes())
         found.append(here)
         if here.sized:
-            options += here.sized
+            options.extend(here.sized)
         else:
             none.append(_no_way(request, machine, here))
+
+    unsearched = until_stopped(machines, search)
     options.sort(key=lambda option: order(option, request.load, terms.objective))
     return Sizing(
         options=tuple(options),
@@ -97,6 +100,7 @@ def size_serving(
         finalists_count=sum(item.finalists_count for item in found),
         front=pareto_front([point for item in found for point in item.points]),
         break_evens=tuple(item.break_even for item in found if item.break_even is not None),
+        unsearched=tuple(unsearched),
     )
 
 

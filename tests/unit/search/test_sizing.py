@@ -320,3 +320,18 @@ def test_the_call_of_python_answers_as_the_verb() -> None:
     assert answer["rows"]
     assert answer["sizing"]["options"][0]["devices"] == 1
     assert answer["sizing"]["options"][0]["simulated"] is None
+
+
+def test_an_interrupt_leaves_what_was_sized() -> None:
+    request, machines, terms = asked(rate="5 1/s", devices=8)
+    _, others, _ = asked(rate="5 1/s", system="dgx-a100", devices=8)
+
+    def stop(text: str) -> None:
+        if "a100" in text:
+            raise KeyboardInterrupt
+
+    answer = size_serving(request, [*machines, *others], terms, progress=stop)
+    assert {option.system.id for option in answer.options} == {"dgx-h100"}
+    assert answer.unsearched == ("dgx-a100 x 8",)
+    with pytest.raises(KeyboardInterrupt):
+        size_serving(request, others, terms, progress=stop)
