@@ -170,3 +170,11 @@ def _timed(group: RankGroup, machine: object) -> float:
     for _ in range(200):
         collective_time("all_reduce", 1e8, group, machine, IDEAL)  # type: ignore[arg-type]
     return (time.perf_counter() - start) / 200
+
+
+def test_an_exchange_of_tokens_is_a_shuffle_that_starts_once() -> None:
+    assert seconds("token_exchange", 1e9, 8) == pytest.approx(7 / 8 / 450, rel=1e-9)
+    laws = calibration("nvlink4", high_hop_s=10e-6, low_hop_s=10e-6)
+    one, many = (seconds(kind, 1e3, 8, laws=laws) for kind in ("token_exchange", "all_to_all"))
+    assert one == pytest.approx(10e-6, rel=0.05)
+    assert many == pytest.approx(7 * 10e-6, rel=0.05)

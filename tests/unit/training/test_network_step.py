@@ -100,3 +100,22 @@ def test_old_depthwise_kernels_are_slower() -> None:
     mobile = job(network=network("mobilenet-v2"), software=CATALOG.software("pytorch-ddp-1.9"))
     newer = replace(mobile, software=replace(mobile.software, depthwise_frac=1.0))
     assert estimate_network_step(mobile).step_s.best > estimate_network_step(newer).step_s.best
+
+
+def test_engines_side_by_side_hide_the_shorter() -> None:
+    software = CATALOG.software("pytorch-ddp-1.9")
+    apart, beside = (
+        estimate_network_step(job(software=replace(software, engines_overlap=overlap))).time
+        for overlap in (False, True)
+    )
+    assert beside.value < apart.value
+    assert beside.value > 0.5 * apart.value
+
+
+def test_channels_first_are_transposed_at_their_own_rate() -> None:
+    software = SoftwareProfile(id="b", channels_last=False)
+    net = start(8, 16)
+    net.block(-1, 16, 3)
+    ops = network_training_ops(net.done("block", "test"), 4.0, "fp16", software)
+    kinds = {item.op.kind for item in (*ops.forward, *ops.backward) if isinstance(item.op, Elementwise)}
+    assert "transpose" in kinds

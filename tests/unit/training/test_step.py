@@ -265,3 +265,29 @@ def test_a_batch_smaller_than_the_data_degree_is_refused(estimate: Callable[...,
 def test_a_precision_without_a_rate_names_the_missing_fact(estimate: Callable[..., TrainingEstimate]) -> None:
     with pytest.raises(MissingFact, match="fp8"):
         estimate(precision="fp8")
+
+
+def test_exchange_of_tokens_hides_behind_another_micro_batch(
+    estimate: Callable[..., TrainingEstimate], make_gpt: Make
+) -> None:
+    model = make_gpt(4, 1024, 8, experts=8)
+    layout = {"tensor_count": 1, "data_count": 8, "expert_count": 8}
+    apart, behind, outside = (
+        estimate(replace(PLAIN, expert_overlap=kind), model, **layout).time for kind in ("none", "all", "outside")
+    )
+    assert apart.value_of("expert exchange hidden") == 0
+    assert behind.value_of("expert exchange hidden") < 0
+    assert behind.value < apart.value
+    assert outside.value == apart.value  # the group does not leave the machine's innermost level
+
+
+def test_one_graph_of_a_whole_step_takes_the_host_off_experts(
+    estimate: Callable[..., TrainingEstimate], make_gpt: Make
+) -> None:
+    model = make_gpt(4, 256, 4, vocab=1024, sequence=128, experts=8)
+    host = replace(PLAIN, graphs=True, host_launch_s=6e-6, routed_launch_s=50e-6, expert_launches=True)
+    found = estimate(host, model, sequence_tokens=128, global_batch_count=1)
+    assert found.time.value_of("host launches") > 0  # a graph holds all but the experts
+    # no block-scaled products on this chip: nothing holds the experts
+    whole = estimate(replace(host, whole_graphs=True), model, sequence_tokens=128, global_batch_count=1)
+    assert whole.time.value == found.time.value

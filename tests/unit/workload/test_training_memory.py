@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ridgeline.specs import LayerRun, Linear, SoftwareProfile, Stack, TrainingPlan, Transformer
@@ -166,3 +168,10 @@ def test_gradients_at_work() -> None:
 
 def test_logits() -> None:
     assert logits_bytes(10.0, 20.0, 4.0) == 800.0
+
+
+def test_four_bit_weights_stay_wide_beside_their_narrow_copy() -> None:
+    narrow = SoftwareProfile(id="f", gradient_precision="fp32", narrow_weights=True)
+    wide = replace(narrow, narrow_weights=False)
+    assert state_recipe("nvfp4", narrow).total == state_recipe("nvfp4", wide).total
+    assert state_recipe("fp8", narrow).total < state_recipe("fp8", wide).total
