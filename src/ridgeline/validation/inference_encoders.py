@@ -285,7 +285,8 @@ def formats_of(row: Row, chip: Chip, engine: EngineProfile, fills: list[tuple[st
     if known is None:
         raise Unscored(f"precision {row.text('precision')!r} is not known")
     stored, fed = known
-    if stored == "tf32" and "tf32" not in chip.peak_dense_flop_per_s:
+    cleared = text == "fp32/tf32" and engine.id.startswith("tensorrt")  # the source's script clears TF32 for its fp32
+    if stored == "tf32" and (cleared or "tf32" not in chip.peak_dense_flop_per_s):
         stored = fed = "fp32"
     if fed in ("int8", "fp8") and not chip.has_peak(fed):
         fed = ""

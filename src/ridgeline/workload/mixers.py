@@ -14,6 +14,8 @@ _INDEX_BYTES = 8.0  # src: pytorch-docs
 # Clamping of positions, look-up, scaling and addition.
 _LOOKUP_KERNELS = 4.0  # src: published-model-files
 _LOOKUP_PASSES, _ADD_PASSES, _PAIR_READS = 2.0, 3.0, 2.0  # src: rl-derivation
+_BORDER_KERNELS = 2.0
+_BORDER_PASSES = 2.0 * _BORDER_KERNELS  # a read and a write each
 
 
 def mixer_ops(layer: Layer, setting: Setting) -> Iterator[tuple[Op, float]]:
@@ -116,7 +118,8 @@ def _relative_ops(
     """Disentangled attention: queries (and keys) times the table of positions, looked up for every pair and added.
 
     A look-up reads an 8-byte index and an element and writes one; the addition that follows reads two and writes one.
-    Engines with a kernel of their own for it (`fused_relative`) read the products once and write the sum.
+    Engines with a kernel of their own for it (`fused_relative`) read the products once and write the sum; the kernel is
+    a border to their other fusions, so that the scaling and the mask beside it are passes of their own.
     """
     precision = wide_precision(setting.plan)
     width = bytes_per_element(precision)
@@ -139,8 +142,8 @@ def _relative_ops(
     yield replace(projected, batch_count=1.0), products
     pairs = prompts * heads * rows * keys
     if setting.engine.fused_relative:
-        moved = pairs * width * (_PAIR_READS + products)
-        yield small_kernel("position look-up", "other", moved, 1.0, setting), 1.0
+        moved = pairs * width * (_PAIR_READS + products + _BORDER_PASSES)
+        yield small_kernel("position look-up", "other", moved, 1.0 + _BORDER_KERNELS, setting), 1.0
         return
     moved = pairs * (_INDEX_BYTES + (_LOOKUP_PASSES + _ADD_PASSES) * width)
     yield small_kernel("position look-up", "other", moved, _LOOKUP_KERNELS, setting), products

@@ -376,4 +376,4 @@ def test_disentangled_attention_looks_up_positions_for_every_pair():
     assert not found["attention prefill"].op.fused
     fused = inference_ops(net, ServingPlan(), replace(BARE, fused_relative=True), step)
     (look_up,) = [item.op for item in fused if item.op.name == "position look-up"]
-    assert look_up.bytes == 2 * HEADS * 100 * 100 * 2 * (2 + 2)
+    assert look_up.bytes == 2 * HEADS * 100 * 100 * 2 * (2 + 2 + 4)  # and the scaling and the mask beside it
