@@ -46,6 +46,9 @@ def _contradictions(file: ScenarioFile, where: str, set_paths: tuple[KeyPath, ..
     if workload.pipeline is not None:
         if workload.train is not None or workload.serve is not None:
             found.append(f"{spot}: has a `pipeline` beside `train` or `serve`; a scenario has one of them")
+        if file.calibration:
+            at = place(where, ("calibration",), set_paths)
+            found.append(f"{at}: laws of one's own are not used by a pipeline of stages; leave it out")
         return [*found, *_stage_contradictions(workload.pipeline, lambda *path: place(where, path, set_paths))]
     if workload.train is None and workload.serve is None:
         found.append(f"{spot}: has neither `train` nor `serve`; give one of them")
