@@ -40,6 +40,7 @@ class PlanDraft:
     offload_optimizer: bool = False
     trainable_frac: float = 1.0
     ahead_count: int = 0
+    recompute_layers_frac: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ def _degrees(draft: PlanDraft, setting: Setting, notes: list[Note]) -> TrainingP
         recompute=draft.recompute or "none",
         offload_optimizer=draft.offload_optimizer,
         ahead_count=draft.ahead_count,
+        recompute_layers_frac=draft.recompute_layers_frac,
         **{"trainable_frac": draft.trainable_frac, **_adapters(draft, setting, notes)},
     )
     if draft.tensor_count is None and draft.pipeline_count is None and draft.data_count is None:

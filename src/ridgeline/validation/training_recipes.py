@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ridgeline.specs import Transformer
 from ridgeline.specs.plan import Recompute
 from ridgeline.specs.software import ExpertOverlap, SoftwareProfile
 from ridgeline.validation.corpus import Row
@@ -19,21 +20,25 @@ class Recipe:
 
     `graphs`: attention is captured (graphs of the router alone leave the host as busy as none); `flex`: tokens go
     through Hybrid-EP or DeepEP (else by all-to-all of the framework's library); `overlap`: their exchange runs behind
-    another micro-batch; `cheap_recompute`: norms and activations are made again.
+    another micro-batch; `cheap_recompute`: norms and activations are made again; `remade_experts`: so is every block of
+    experts as a whole.
     """
 
     graphs: bool = False
     flex: bool = True
     overlap: bool = False
     cheap_recompute: bool = False
+    remade_experts: bool = False
 
 
 _PLAIN, _GRAPHS = Recipe(), Recipe(graphs=True)
 _LIBRARY = Recipe(flex=False)
+_WHOLE = Recipe(graphs=True, remade_experts=True)
 _AGAIN = Recipe(flex=False, cheap_recompute=True)
 
 # (model, device, format or "") in the recipes, first match from the most to the least exact.
-# src: megatron-bridge-recipes-qwen, megatron-bridge-recipes-gpt-oss, megatron-bridge-recipes
+# src: megatron-bridge-recipes-qwen, megatron-bridge-recipes-gpt-oss, megatron-bridge-recipes-nemotron,
+# megatron-bridge-recipes
 _RECIPES: dict[tuple[str, str, str], Recipe] = {
     ("qwen3-30b-a3b", "H100-SXM-80GB", ""): _PLAIN,
     ("qwen3-30b-a3b", "GB300", ""): _PLAIN,
@@ -58,6 +63,8 @@ _RECIPES: dict[tuple[str, str, str], Recipe] = {
     ("deepseek-v3", "GB300", "fp8"): _PLAIN,
     ("deepseek-v3", "GB300", "bf16"): _GRAPHS,
     ("kimi-k2", "GB300", ""): _PLAIN,
+    ("nemotron-3-nano-30b-a3b", "H100-SXM-80GB", ""): _WHOLE,
+    ("nemotron-3-super-120b-a12b", "GB200", "fp8"): _WHOLE,
 }
 # DeepSeek-V3 on B200 in 8 bits has a second variant with 32 devices to a set of experts.
 _WIDE_B200 = Recipe(graphs=True, overlap=True)  # src: megatron-bridge-recipes
@@ -88,4 +95,16 @@ def as_in_recipe(
     fills.append("graphs, dispatcher and overlap of experts as the recipe of the framework has them")
     overlap: ExpertOverlap = "all" if found.overlap else "none"
     changed = replace(software, graphs=found.graphs, deduplicated_dispatch=found.flex, expert_overlap=overlap)
+    if found.remade_experts:
+        return changed, "full"
     return changed, "selective" if found.cheap_recompute else None
+
+
+def remade_frac(model: Transformer) -> float:
+    """Share of a model's layers that hold experts: what full recompute of a recipe covers.
+
+    All layers are taken alike, so that experts that take longer than other blocks are made again too fast.
+    """
+    layers = [(run.repeat_count, run.layer) for run in model.main.runs]
+    held = sum(count for count, layer in layers if layer.experts_count)
+    return held / sum(count for count, _ in layers)

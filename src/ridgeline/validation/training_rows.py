@@ -17,7 +17,7 @@ from ridgeline.validation.corpus import Row
 from ridgeline.validation.each_row import Unscored
 from ridgeline.validation.training_lambda import stages_in_host, through_host
 from ridgeline.validation.training_models import RowModel, row_model, vit_tokens
-from ridgeline.validation.training_recipes import as_in_recipe
+from ridgeline.validation.training_recipes import as_in_recipe, remade_frac
 
 # Which software a framework column means: the first entry whose word stands in it. A release is then chosen by date.
 FRAMEWORKS: tuple[tuple[str, str], ...] = (
@@ -112,6 +112,7 @@ def training_case(row: Row, catalog: Catalog) -> TrainingCase:
         expert_count=row.count("ep"),
         interleave_count=row.count("vpp"),
         ahead_count=_ahead(row, made.model.id, fills),
+        recompute_layers_frac=remade_frac(made.model) if recipe_recompute == "full" else 1.0,
         **_degrees(row, devices),
     )
     return TrainingCase(row=row, made=made, system=system, software=software, draft=draft, fills=(*fills, *made.fills))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ridgeline.catalog.loader import load_catalog
+from ridgeline.intake.models import load_model
 from ridgeline.specs import SoftwareProfile
 from ridgeline.validation.corpus import Row
-from ridgeline.validation.training_recipes import as_in_recipe, recipe_of
+from ridgeline.validation.training_recipes import as_in_recipe, recipe_of, remade_frac
 
 BRIDGE = "Megatron-Bridge/Megatron-Core"
 NEW = SoftwareProfile(id="new", graphs=True, deduplicated_dispatch=True, expert_overlap="outside")
@@ -59,3 +61,10 @@ def test_other_rows_stay_as_they_are(software: SoftwareProfile, case: Row, model
     fills: list[str] = []
     assert as_in_recipe(case, model, software, fills) == (software, None)
     assert fills == []
+
+
+def test_blocks_of_experts_are_made_again_where_the_recipe_says_so() -> None:
+    model = load_model("nemotron-3-nano-30b-a3b", load_catalog())
+    _, again = as_in_recipe(row("H100-SXM-80GB", "fp8"), model.id, NEW, [])
+    assert again == "full"
+    assert remade_frac(model) == pytest.approx(23 / 52)  # 23 blocks of experts, 23 of Mamba-2, 6 of attention
