@@ -27,7 +27,8 @@ class ArrayWork:
     """One image: `ops_count` operations (a multiply-add is two), `weights_bytes`, `pixels_count` of the input,
     `moved_bytes` of weights and feature maps that pass through memory (0: not known). `attention`: whether it
     multiplies feature maps by each other, for which such arrays are not made. `widest_bytes`: the maps that have to be
-    kept at once; where they fit a core's memory, none of them pass through that of the chip."""
+    kept at once; where they fit a core's memory, none of them pass through that of the chip. `outputs_count`: elements
+    that leave the array, which the host widens and searches (boxes of a detector)."""
 
     ops_count: float
     weights_bytes: float = 0.0
@@ -35,6 +36,7 @@ class ArrayWork:
     moved_bytes: float = 0.0
     attention: bool = False
     widest_bytes: float = 0.0
+    outputs_count: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ def estimate_array(work: ArrayWork, chip: Chip, calibration: Calibration, batch:
     image_s = array_image_s(work.ops_count, share * chip.peak(PRECISION) / cores, figures["image_s"])
     load_s = _load_s(work, figures)
     host_s = work.pixels_count * figures["host_pixel_s"] + figures["host_image_s"]
+    host_s += work.outputs_count * figures.get("host_output_s", 0.0)
     alone = mode != "batch"
     turns = math.ceil(batch / cores)  # images of a batch go to the cores side by side
     tree = total(

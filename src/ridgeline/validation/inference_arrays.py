@@ -122,4 +122,12 @@ def _of_graph(network: Network, pixels: float) -> ArrayWork:
         pixels_count=pixels or float(network.image.positions_count),
         moved_bytes=network.parameters_count + maps,
         widest_bytes=float(largest_working_set_count(network)),
+        outputs_count=_outputs_count(network),
     )
+
+
+def _outputs_count(network: Network) -> float:
+    """Elements that no other layer reads."""
+    nodes = [node for _, node in network.active(training=False)]
+    read = {index for node in nodes for index in node.inputs}
+    return float(sum(node.shape.elements_count for at, node in network.active(training=False) if at not in read))

@@ -40,6 +40,12 @@ def test_weights_beyond_the_memory_travel_at_every_call() -> None:
     assert extra == pytest.approx((42e6 - 7e6) / 0.36e9, rel=1e-6)
 
 
+def test_the_host_searches_the_scores_of_a_detector() -> None:
+    plain, boxes = ArrayWork(ops_count=1e9), ArrayWork(ops_count=1e9, outputs_count=182_000.0)
+    extra = estimate("coral-edge-tpu", boxes).latency_s.best - estimate("coral-edge-tpu", plain).latency_s.best
+    assert extra == pytest.approx(182_000 * 60e-9, rel=1e-6)
+
+
 def test_a_cut_graph_gains_from_batches_and_one_in_place_does_not() -> None:
     kept, cut = ArrayWork(ops_count=7e9, weights_bytes=25e6), ArrayWork(ops_count=7e9, weights_bytes=60e6)
     attentive = ArrayWork(ops_count=7e9, weights_bytes=5e6, attention=True)
