@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from ridgeline.specs import Load, RankGroup
 from ridgeline.specs.requests import Floats, Requests
 
 # Requests of a run: so many, and so many times those under way, at least; never more than the last.
-_LEAST_COUNT, _TIMES_COUNT, _MOST_COUNT = 400, 4, 2500  # src: rl-numerics
+_LEAST_COUNT, _TIMES_COUNT, _MOST_COUNT = 600, 4, 2500  # src: rl-numerics
 # Of equal engines that do everything so many stand for all: a router with more to choose from waits less.
 _ENGINES_COUNT = 4  # src: rl-numerics
 _WARM_FRAC = 1 / 3  # src: rl-numerics
@@ -35,6 +36,7 @@ _LOAD_FRAC = 0.95  # src: rl-numerics
 _GROWN = 3  # src: rl-numerics
 
 Grow = Callable[[str], Sized | None]
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,22 @@ def confirmed(option: Sized, request: ServingRequest, machine: Machine, grow: Gr
     return found
 
 
+def first_to_hold(
+    options: Sequence[tuple[Sized, Grow, Kept]], request: ServingRequest, machine: Machine
+) -> tuple[Sized, Kept]:
+    """The first of `options` (best first, each with how it grows and what belongs to it) whose simulation keeps all
+    limits, grown where it must; where none does, the first."""
+    first: tuple[Sized, Kept] | None = None
+    for option, grow, own in options:
+        found = confirmed(option, request, machine, grow)
+        if found.simulated is None or not found.simulated.broken:
+            return found, own
+        first = first or (found, own)
+    if first is None:
+        raise ValueError("no options")
+    return first
+
+
 def _with_simulation(option: Sized, request: ServingRequest, machine: Machine) -> Sized:
     try:
         return replace(option, simulated=simulated(option, request, machine))
@@ -112,12 +130,13 @@ def simulated(option: Sized, request: ServingRequest, machine: Machine) -> Simul
         count = min(_MOST_COUNT, max(_LEAST_COUNT, math.ceil(_TIMES_COUNT * inside)))
         if inside > count / 2:
             return None
-        requests = OpenLoop(rate_per_s=rate, count=count, lengths=lengths).draw(generator)
+        # So few Poisson gaps scatter by a few percent: they are stretched to the rate that was asked.
+        requests = OpenLoop(rate_per_s=rate, count=count, lengths=lengths).draw(generator).rescaled(rate)
         trace = prepare(pools, requests, _options(option)).run()
         told = _told(trace, cell.share, load, round(count * _WARM_FRAC), count)
         return replace(told, load_frac=load_frac)
     users = max(1, round(_users(option, load) * cell.share))
-    count = max(_LEAST_COUNT, math.ceil(2.5 * users)) if users > 1 else _LEAST_COUNT // 8  # src: rl-numerics
+    count = max(_LEAST_COUNT, math.ceil(2.5 * users)) if users > 1 else _LEAST_COUNT // 12  # src: rl-numerics
     if count > _MOST_COUNT:
         return None
     inputs, outputs = lengths.draw(count, generator)

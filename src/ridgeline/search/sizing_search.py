@@ -26,7 +26,7 @@ from ridgeline.search.ranking import counted, until_stopped
 from ridgeline.search.result import add_counts, broken_limits
 from ridgeline.search.serving import ServingRequest
 from ridgeline.search.sizing_aggregated import Crew, crew_for, crew_points, exact_estimate, sized_crew
-from ridgeline.search.sizing_confirm import Grow, confirmed
+from ridgeline.search.sizing_confirm import Grow, first_to_hold
 from ridgeline.search.sizing_front import BreakEven, FrontPoint, break_even, pareto_front
 from ridgeline.search.sizing_pools import exact_pairing, pair_points, sized_pairing
 from ridgeline.search.sizing_result import NoWay, Sized, Sizing
@@ -158,7 +158,7 @@ def _aggregated(
             crews.append(crew)
             found.points += crew_points(crew, request.load)
     crews.sort(key=lambda crew: crew.key(request.load, terms.objective))
-    answers = []
+    answers: list[tuple[Sized, Crew]] = []
     for crew in crews[:_FINALISTS_COUNT]:
         found.finalists_count += 1
         estimate = exact_estimate(crew, request.load, machine.devices_count)
@@ -168,14 +168,16 @@ def _aggregated(
         answers.append((sized_crew(crew, estimate, machine, terms), crew))
     kept = [item for item in answers if _within(item[0], terms, found)]
     if kept:
-        best, crew = min(kept, key=lambda item: order(item[0], request.load, terms.objective))
+        kept.sort(key=lambda item: order(item[0], request.load, terms.objective))
+        best, chosen = kept[0]
         if simulate:
-            best = confirmed(best, request, machine, _more_engines(crew, best, request.load, machine, terms))
+            checked = [(option, _more_engines(own, option, request.load, machine, terms), own) for option, own in kept]
+            best, chosen = first_to_hold(checked, request, machine)
         found.sized.append(best)
         if request.load.output_tokens > 0:
-            label, devices = crew.worker.plan.label(), crew.worker.devices_count
+            label, devices = chosen.worker.plan.label(), chosen.worker.devices_count
             made = request.load.output_tokens
-            found.break_even = break_even(machine.system.id, label, devices, made, crew.curve)
+            found.break_even = break_even(machine.system.id, label, devices, made, chosen.curve)
 
 
 def _disaggregated(
@@ -220,9 +222,11 @@ def _disaggregated(
             answers.append((sized_pairing(exact, machine, terms), exact))
     kept = [item for item in answers if _within(item[0], terms, found)]
     if kept:
-        best, exact = min(kept, key=lambda item: order(item[0], load, terms.objective))
+        kept.sort(key=lambda item: order(item[0], load, terms.objective))
+        best = kept[0][0]
         if simulate:
-            best = confirmed(best, request, machine, _wider_pools(exact.pairing, machine, terms))
+            checked = [(option, _wider_pools(own.pairing, machine, terms), own) for option, own in kept]
+            best, _ = first_to_hold(checked, request, machine)
         found.sized.append(best)
 
 

@@ -10,7 +10,7 @@ import pytest
 from ridgeline.catalog import load_catalog
 from ridgeline.scenario import load_scenario
 from ridgeline.scenario.planning import _machines, serving_request, terms_of
-from ridgeline.search.sizing_confirm import cell_of, confirmed, simulated
+from ridgeline.search.sizing_confirm import cell_of, confirmed, first_to_hold, simulated
 from ridgeline.search.sizing_search import size_serving
 from ridgeline.search.sizing_workers import Axes
 
@@ -78,6 +78,21 @@ def test_engines_are_added_while_the_simulation_breaks_a_limit() -> None:
     kept = confirmed(option, request, machine, grow)
     assert asked_for == []
     assert kept.simulated is not None
+
+
+def test_the_next_finalist_is_taken_where_the_first_does_not_hold() -> None:
+    request, machine, terms = asked(rate="60 1/s")
+    slow = size_serving(request, [machine], terms).options[0]
+    quick = size_serving(request, [machine], replace(terms, objective="time")).options[0]
+    limit = 0.97 * simulated(slow, request, machine).tpot_p95_s
+    tight = replace(request, load=replace(request.load, tpot_p95_s=limit))
+    nothing = [(slow, lambda broken: None, "slow"), (quick, lambda broken: None, "quick")]
+    option, name = first_to_hold(nothing, tight, machine)
+    if simulated(quick, tight, machine).tpot_p95_s <= limit:
+        assert (name, option.simulated.broken) == ("quick", ())
+    else:
+        assert (name, option.simulated.broken) == ("slow", ("tpot_s",))
+    assert first_to_hold(nothing, request, machine)[1] == "slow"
 
 
 def test_the_same_question_gives_the_same_answer() -> None:
