@@ -22,12 +22,13 @@ from ridgeline.scenario.simulated_parts import (
     power_of,
     ranges,
     repeated,
+    waiting_frac,
 )
 from ridgeline.scenario.simulated_traffic import Drawn, require_serve, users_of, with_users
 from ridgeline.search import ServingRow
 from ridgeline.serving import ServingJob, estimate_encoder
 from ridgeline.simulation.batching import BatchingRun, BatchTimes, DynamicBatching, simulate_batching
-from ridgeline.simulation.results import Measured, Served, measure, steadiness, timeline
+from ridgeline.simulation.results import Measured, Served, measure, occupied, steadiness, timeline
 from ridgeline.simulation.traffic import ClosedLoop
 from ridgeline.specs.requests import Floats
 
@@ -70,6 +71,8 @@ def encoder_run(scenario: Scenario, found: ServingRow, job: ServingJob, drawn: D
         precision=job.plan.activation_precision,
         law=power_law(scenario.catalog),
         pue_frac=scenario.site.pue_frac,
+        waiting_frac=waiting_frac(found.estimate),
+        serves=True,
     )
     case = BatcherCase(
         serve=serve,
@@ -189,17 +192,18 @@ def _work(run: BatchingRun, case: BatcherCase, start_s: Floats, slice_s: float) 
     edges = np.concatenate((start_s, [start_s[-1] + slice_s])) + run.arrived_s[0]
     sums = [
         np.histogram(run.batch_started_s, edges, weights=values[at])[0] / (slice_s * case.options.devices_count)
-        for values in (times.flop, times.moved_bytes, times.device_s)
+        for values in (times.flop, times.moved_bytes)
         if values is not None
     ]
-    flop, moved, busy = sums
+    flop, moved = sums
+    busy = np.minimum(1.0, occupied(run.batch_started_s, run.batch_finished_s, edges) / case.options.devices_count)
     return Work(
         flop_per_s=float(flop.mean()),
         bytes_per_s=float(moved.mean()),
-        busy_frac=float(run.device_busy_frac),
+        busy_frac=float(busy.mean()),
         slice_flop_per_s=flop,
         slice_bytes_per_s=moved,
-        slice_busy_frac=np.minimum(1.0, busy),
+        slice_busy_frac=busy,
     )
 
 

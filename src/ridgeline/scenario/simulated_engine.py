@@ -21,6 +21,7 @@ from ridgeline.scenario.simulated_parts import (
     power_of,
     ranges,
     repeated,
+    waiting_frac,
 )
 from ridgeline.scenario.simulated_traffic import Drawn, require_serve, users_of, with_users
 from ridgeline.search import ServingRow
@@ -62,6 +63,8 @@ def engine_run(scenario: Scenario, found: ServingRow, job: ServingJob, drawn: Dr
         precision=job.plan.activation_precision,
         law=power_law(scenario.catalog),
         pue_frac=scenario.site.pue_frac,
+        waiting_frac=waiting_frac(found.estimate),
+        serves=True,
     )
     power, more, told = power_of(drawer, work, ("token", best.output_tokens_per_s.best))
     more["j_per_token"] = energy_each(drawer, more, levels.levels["output_tokens_per_s"])
@@ -138,7 +141,7 @@ def _over_time(run: Trace, replicas: int) -> tuple[Timeline, Work]:
         "preemptions": state.preemptions_count,
     }
     flop, moved = state.flop_per_s / replicas, state.bytes_per_s / replicas
-    busy = np.minimum(1.0, state.busy_frac * state.replicas_count / replicas)
+    busy = np.minimum(1.0, state.steps_count * state.step_s / (np.maximum(width_s, 1e-12) * replicas))
     work = Work(
         flop_per_s=float(flop @ share),
         bytes_per_s=float(moved @ share),

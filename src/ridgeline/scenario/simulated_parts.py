@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ridgeline.errors import MissingFact
 from ridgeline.power import PowerLaw, estimate_power
 from ridgeline.scenario.schema import ServeFile
 from ridgeline.search.serving import activity_of
+from ridgeline.serving import ServingEstimate
 from ridgeline.simulation.percentiles import Distribution
 from ridgeline.simulation.results import Limits, Measured, Timeline
 from ridgeline.specs import System
@@ -21,7 +22,11 @@ from ridgeline.specs.requests import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
-    """What the devices did: per second and device, over the run and in the slices of its timeline."""
+    """What the devices did: per second and device, over the run and in the slices of its timeline.
+
+    `busy_frac`: share of the time in which a step or batch is under way, the host's part of it included: such gaps are
+    shorter than a clock governor reacts in.
+    """
 
     flop_per_s: float
     bytes_per_s: float
@@ -110,13 +115,24 @@ def ranges(best: Measured, quick: Measured, slow: Measured) -> FrozenMap[str, In
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawer:
-    """What draws power: so many devices of a system, busy in this format; by what law, under what overhead."""
+    """What draws power: so many devices of a system, busy in this format; by what law, under what overhead.
+
+    `waiting_frac`: share of a step in which a device waits for others; `serves`: see `power.Activity`.
+    """
 
     system: System
     devices_count: int
     precision: str
     law: PowerLaw
     pue_frac: float
+    waiting_frac: float = 0.0
+    serves: bool = False
+
+
+def waiting_frac(estimate: ServingEstimate) -> float:
+    """Share of the mean step in which a device waits for others."""
+    step = estimate.step
+    return min(1.0, step.value_of("communication") / step.value) if step.value > 0 else 0.0
 
 
 def power_of(
@@ -125,7 +141,11 @@ def power_of(
     """Mean power, power in each slice, and energy of what is made `per_s` (its name and rate)."""
 
     def drawn(flop: float, moved: float, busy: float) -> Any:
-        activity = activity_of(drawer.system.chip, drawer.precision, flop, moved, busy)
+        activity = replace(
+            activity_of(drawer.system.chip, drawer.precision, flop, moved, busy),
+            waiting_frac=drawer.waiting_frac,
+            serves=drawer.serves,
+        )
         return estimate_power(drawer.system, drawer.devices_count, activity, drawer.law)
 
     try:

@@ -240,3 +240,13 @@ def test_short_runs_say_what_they_can(tmp_path: Path, capsys: pytest.CaptureFixt
     found = simulated(tmp_path, capsys, "simulate.requests=1")["rows"][0]["simulated"]
     assert found["e2e_s"]["p99"]["low"] is None
     assert found["requests_per_s"]["best"] == pytest.approx(1 / found["e2e_s"]["mean"]["best"])
+
+
+@pytest.mark.parametrize("text", [LLM, SCENARIO])
+def test_power_agrees_with_the_closed_form(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = simulated(tmp_path, capsys, "workload.serve.batching={}", text=text)["rows"][0]
+    assert run(["plan", str(tmp_path / "s.yaml"), "--json", "--set", "workload.serve.batching={}"]) == 0
+    planned = json.loads(capsys.readouterr().out)["rows"][0]
+    assert row["power"]["meter_w"]["best"] == pytest.approx(planned["power"]["meter_w"]["best"], rel=0.06)
+    made = row["timeline"]["machine_w"]
+    assert sum(made) / len(made) == pytest.approx(row["power"]["machine_w"]["best"], rel=0.05)
