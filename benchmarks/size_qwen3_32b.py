@@ -2,7 +2,8 @@
 
     python benchmarks/size_qwen3_32b.py [--json] [--devices 32] [--precision fp8] [--kv bf16] [--closed-form]
 
-Engines that do everything and pools of prefill and decode engines; the best of each is simulated. Ends with one JSON line (alone with --json):
+Engines that do everything and pools of prefill and decode engines; the best of each is simulated. Ends with one JSON
+line (alone with --json):
 `elapsed_s` counts from the start of this file, imports and catalogue included; `search_s` is the sizing alone;
 `process_cpu_s` processor time of all of it, which the limit is held against (others may use the machine);
 `peak_bytes` the largest resident size of the process.
