@@ -14,9 +14,21 @@ from collections import defaultdict
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "src" / "ridgeline" / "validation" / "cases"
-ROWS_PER_SET = {"training": 6, "memory": 4, "inference_llm": 6, "inference_other": 8, "power_llm": 24, "power_wall": 24}
+ROWS_PER_SET = {
+    "training": 6,
+    "memory": 4,
+    "inference_llm": 6,
+    "inference_other": 8,
+    "power_llm": 24,
+    "power_diffusion": 24,
+    "power_wall": 24,
+}
 # Names of the files of power in the corpus.
-FILES = {"power_llm": "mlenergy_llm", "power_wall": "mlperf_inference_power"}
+FILES = {
+    "power_llm": "mlenergy_llm",
+    "power_diffusion": "mlenergy_diffusion",
+    "power_wall": "mlperf_inference_power",
+}
 
 
 def spread(rows: list[dict[str, str]], count: int) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from ridgeline.cli.options import JsonOption, OutOption
 
 def command(
     kind: Annotated[
-        str | None, typer.Argument(metavar="KIND", help="training, memory or inference; all where left out.")
+        str | None, typer.Argument(metavar="KIND", help="training, memory, inference or power; all where left out.")
     ] = None,
     path: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A CSV file of measurements; else the shipped cases.")

@@ -29,12 +29,15 @@ COUNTS: dict[str, tuple[float, float]] = {
     "cp": (1, 1e4),
     "micro_batch": (1, 1e6),
     "global_batch": (1, 1e8),
+    "n_gpus": (1, 1e6),
+    "accelerators_per_node": (1, 1e4),
 }
 RANGES: dict[str, tuple[float, float]] = {
     **COUNTS,
     "params_b": (1e-6, 1e6),
     "batch_or_concurrency": (1, 1e6),
     "batch": (1, 1e6),
+    "batch_size": (1, 1e6),
     "input_len": (0, 1e8),
     "output_len": (0, 1e8),
     "value": (1e-12, 1e15),

@@ -37,7 +37,9 @@ def score_power(path: str, catalog: Catalog) -> Report:
 
         return score_wall(rows, path, catalog)
     if kind == "power-diffusion":
-        return skipped(rows, path, "denoising of images and video is not modelled for power")
+        from ridgeline.validation.power_diffusion import score_diffusion_power
+
+        return score_diffusion_power(rows, path, catalog)
     from ridgeline.validation.power_llm import score_llm_power
 
     return score_llm_power(rows, path, catalog)
@@ -54,14 +56,6 @@ def share(catalog: Catalog, name: str) -> Interval:
     fact = catalog.fact(f"power.{name}")
     value = float(fact.value)
     return Interval(value if fact.low is None else fact.low, value, value if fact.high is None else fact.high)
-
-
-def skipped(rows: Sequence[Row], path: str, reason: str) -> Report:
-    """A report in which no row is scored."""
-    report = Report("power", path, len(rows))
-    for _ in rows:
-        report.skip(reason)
-    return report
 
 
 def score_figures(rows: Sequence[Row], path: str, score: Callable[[Row], Iterable[ScoredRow]]) -> Report:

@@ -20,7 +20,7 @@ SHIPPED = {
     "training": ("training.csv",),
     "memory": ("memory.csv",),
     "inference": ("inference_llm.csv", "inference_other.csv"),
-    "power": ("power_llm.csv", "power_wall.csv"),
+    "power": ("power_llm.csv", "power_diffusion.csv", "power_wall.csv"),
 }
 
 

@@ -21,6 +21,7 @@ KINDS = {
     "inference_other.csv": "inference",
     "memory.csv": "memory",
     "power_llm.csv": "power",
+    "power_diffusion.csv": "power",
     "power_wall.csv": "power",
 }
 ODD = ("-1", "0", "1e30", "1e400", "nan", "-inf", "9" * 400, "1e-300")

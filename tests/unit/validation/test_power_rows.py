@@ -34,6 +34,16 @@ def _changed(tmp_path: Path, name: str, **cells: str) -> str:
     return str(path)
 
 
+def test_pictures_have_power_and_energy_and_waiting_chips_draw_less(catalog: Catalog) -> None:
+    report = score("power", str(CASES / "power_diffusion.csv"), None, catalog)
+    assert len(report.scored) == 2 * (report.rows_count - sum(report.skipped.values())) > 0
+    powers = [row for row in report.scored if row.metric == "power"]
+    assert all(row.predicted <= (row.baseline or 0.0) * (1 + 1e-9) for row in powers)
+    alone = [row.predicted for row in powers if ", 1 x " in row.notes[0]]
+    assert alone
+    assert min(alone) > 0
+
+
 def test_a_row_of_sensors_gives_power_and_energy_of_the_chips_alone(catalog: Catalog) -> None:
     report = score("power", str(CASES / "power_llm.csv"), None, catalog)
     assert report.scored
