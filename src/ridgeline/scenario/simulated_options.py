@@ -8,6 +8,7 @@ from ridgeline.errors import BadPlan
 from ridgeline.scenario.load import Scenario
 from ridgeline.serving import ServingJob
 from ridgeline.simulation.options import Pool, Scaling, SimulationOptions, Speculation
+from ridgeline.specs import NetworkLevel
 
 
 def options_of(scenario: Scenario, job: ServingJob) -> SimulationOptions:
@@ -32,7 +33,8 @@ def options_of(scenario: Scenario, job: ServingJob) -> SimulationOptions:
                 least_count=keys.scale_least or 1,
             )
         if keys.prefill_replicas is not None:
-            given["link_bytes_per_s"] = _network_link(job)
+            way = _way_between(job)
+            given["link_bytes_per_s"], given["link_latency_s"] = way.oneway_bytes_per_s, way.latency_s
     return SimulationOptions(**given, intervals_count=max(2, scenario.file.simulate.slices))
 
 
@@ -60,6 +62,8 @@ def _host_link(scenario: Scenario, job: ServingJob) -> float:
     return rate
 
 
-def _network_link(job: ServingJob) -> float:
-    """Bandwidth of one device's way to other replicas: the outermost level of the network."""
-    return float(job.system.levels[-1].oneway_bytes_per_s)
+def _way_between(job: ServingJob) -> NetworkLevel:
+    """The innermost level of the network that reaches all replicas."""
+    levels = job.system.levels
+    reaching = (level for level in levels if level.size_count is None or level.size_count >= job.plan.devices_count)
+    return next(reaching, levels[-1])

@@ -250,3 +250,31 @@ def test_power_agrees_with_the_closed_form(text: str, tmp_path: Path, capsys: py
     assert row["power"]["meter_w"]["best"] == pytest.approx(planned["power"]["meter_w"]["best"], rel=0.06)
     made = row["timeline"]["machine_w"]
     assert sum(made) / len(made) == pytest.approx(row["power"]["machine_w"]["best"], rel=0.05)
+
+
+def test_schedulers_change_what_their_names_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = LLM.replace("hgx-a100-8, devices: 1", "hgx-a100-8, devices: 4").replace("rate: 3", "rate: 12")
+    text = text.replace("engine: vllm", "engine: vllm, tensor: 1, replicas: 4").replace(
+        "requests: 1500", "requests: 600"
+    )
+    named = {
+        "plain": "{}",
+        "static": "{batching: static}",
+        "drafts": "{draft_tokens: 3, accepted: 0.8}",
+        "pools": "{prefill_replicas: 1}",
+    }
+    sets = ("workload.serve.ttft_p95=null", "workload.serve.tpot_p95=null")
+    found = {
+        name: simulated(tmp_path, capsys, *sets, f"workload.serve.scheduler={keys}", text=text)["rows"][0]["simulated"]
+        for name, keys in named.items()
+    }
+    ttft, tpot = ({name: item[key]["mean"]["best"] for name, item in found.items()} for key in ("ttft_s", "tpot_s"))
+    assert ttft["static"] > 3 * ttft["plain"]  # whoever comes waits for the batch to end
+    assert tpot["drafts"] < 0.6 * tpot["plain"]  # 1 + .8 + .64 + .51 = 2.95 tokens a step
+    assert tpot["pools"] < tpot["plain"]  # no prompts between the steps of decoding
+    told = "workload.serve.scheduler.draft_tokens: needs accepted beside it"
+    path = tmp_path / "s.yaml"
+    assert run(["simulate", str(path), "--set", "workload.serve.scheduler={draft_tokens: 3}"]) == 2
+    assert told in capsys.readouterr().err
+    assert run(["simulate", str(path), "--set", "workload.serve.scheduler={prefill_replicas: 4}"]) == 2
+    assert "got 4, but there are 4 replicas in all and some must decode" in capsys.readouterr().err
