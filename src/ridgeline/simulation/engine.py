@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgeline.des.compiled import can_compile, is_compiled, is_kept, machine_code
 from ridgeline.errors import BadPlan
 from ridgeline.serving.job import ServingJob
 from ridgeline.simulation.cluster import Trace
@@ -23,6 +24,8 @@ from ridgeline.specs.requests import Requests
 
 # Tokens and sequences up to which steps are tabulated; times of larger ones continue in a straight line.
 _LARGEST_STEP = 131072  # src: rl-numerics
+# Requests from which machine code pays: where an earlier process kept it, and where it has to be made.
+_MANY_KEPT, _MANY_NEW = 5_000, 200_000  # src: rl-numerics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,10 +37,19 @@ class Prepared:
     options: SimulationOptions
     users: Users | None
 
-    def run(self) -> Trace:
-        """Simulate to the last answer. The same input gives the same bytes."""
-        world = build(self.parts, self.requests, self.options, self.users)
-        run(world.x, world.n, BOTH if len(self.parts) == 1 else PREFILL)
+    def run(self, compiled: bool | None = None) -> Trace:
+        """Simulate to the last answer. The same input gives the same bytes, compiled or not.
+
+        `compiled`: by machine code (None: where numba is installed and it is quicker, because the code is loaded, or
+        kept by an earlier process and the requests are many, or so many that compiling pays).
+        """
+        if compiled is None:
+            compiled = can_compile() and (
+                is_compiled(run) or self.requests.count >= (_MANY_KEPT if is_kept(run) else _MANY_NEW)
+            )
+        world = build(self.parts, self.requests, self.options, self.users, compiled)
+        loop = machine_code(run) if compiled else run
+        loop(world.x, world.n, BOTH if len(self.parts) == 1 else PREFILL)
         first_s = float(self.requests.arrived_s[0]) if self.requests.count and self.users is None else 0.0
         return read(world, self.parts, self.requests, first_s)
 
@@ -69,7 +81,17 @@ def simulate_serving(
     and marked. Does not model: the time of tokenizers and networks, cuts of requests by their clients, stages of a
     pipeline out of step, uneven data-parallel groups.
 
-    >>> # trace = simulate_serving(job, Requests.of([0.0, 0.1], [100, 200], [10, 20]))
+    >>> from ridgeline.catalog import load_catalog
+    >>> from ridgeline.intake import load_model
+    >>> from ridgeline.specs import Load, ServingPlan
+    >>> catalog = load_catalog(plugins=False)
+    >>> system = catalog.system("dgx-a100")
+    >>> job = ServingJob(model=load_model("llama-2-7b", catalog), plan=ServingPlan(), system=system,
+    ...                  calibration=catalog.calibration(system.chip.id), engine=catalog.engine("vllm"),
+    ...                  load=Load(input_tokens=150, output_tokens=15))
+    >>> trace = simulate_serving(job, Requests.of([0.0, 0.1], [100, 200], [10, 20]))
+    >>> bool((trace.first_token_s < trace.finished_s).all()), trace.steps_count
+    (True, 30.0)
     """
     return prepare((Pool(job=job, replicas_count=job.plan.replica_count),), requests, options, users).run()
 

@@ -46,8 +46,10 @@ class World(NamedTuple):
     n: Any
 
 
-def build(parts: tuple[Part, ...], requests: Requests, options: SimulationOptions, users: Users | None) -> World:
-    """A fresh state. Requests are told from their first arrival on."""
+def build(
+    parts: tuple[Part, ...], requests: Requests, options: SimulationOptions, users: Users | None, compiled: bool
+) -> World:
+    """A fresh state. Requests are told from their first arrival on. `compiled`: for machine code."""
     count = requests.count
     replicas = [(index, part) for index, part in enumerate(parts) for _ in range(part.pool.replicas_count)]
     pieces, pieces_count = _pieces(requests, options, parts[0], len(replicas))
@@ -82,7 +84,8 @@ def build(parts: tuple[Part, ...], requests: Requests, options: SimulationOption
     empty = np.zeros(setup_at[at.N_CODES] - heap_at, dtype=np.int64)
     n = (setup_at, laws_at, wholes.ravel(), asked.ravel(), empty, codes, pieces)
     x = (setup, laws, floats.ravel(), sent.ravel(), times, bins, edges, np.zeros(len(edges)))
-    return World(working(np.concatenate(x)), working(np.concatenate([np.asarray(part) for part in n]), "int"))
+    wholes_of_all = np.concatenate([np.asarray(part, dtype=np.int64) for part in n])
+    return World(working(np.concatenate(x), "float", compiled), working(wholes_of_all, "int", compiled))
 
 
 def _period(part: Part) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ridgeline.des.compiled import compiled, entry
+from ridgeline.des.compiled import compiled
 from ridgeline.simulation.loop_finish import finish_run
 from ridgeline.simulation.loop_layout import (
     ARRIVED,
@@ -41,7 +41,7 @@ def _earliest(x: Any, n: Any) -> Any:
     return found
 
 
-@entry
+@compiled
 def run(x: Any, n: Any, entry: int) -> None:
     """Simulate to the end. `entry`: role of the replicas that take new requests."""
     requests = n[REQUESTS]

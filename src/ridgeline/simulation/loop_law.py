@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.des.compiled import compiled, entry
+from ridgeline.des.compiled import compiled
 from ridgeline.simulation.loop_layout import CHANNELS
 from ridgeline.simulation.steps import StepTable
 
@@ -162,7 +162,7 @@ def _add_prompts(x: Any, n: Any, base: int, prompts: float, tokens: float, cache
                 x[out + channel] += weight * x[place_at + channel]
 
 
-@entry
+@compiled
 def step(
     x: Any, n: Any, base: int, decoding: float, context: float, prompts: float, tokens: float, pairs: float
 ) -> None:

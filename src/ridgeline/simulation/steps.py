@@ -86,7 +86,7 @@ def step_table(job: ServingJob, reach: Reach) -> StepTable:
     prompts = _octaves(max(2.0, min(reach.sequences_count, reach.step_tokens)))
     lengths = _length_knots(longest)
     cached = np.concatenate(
-        ([0.0], max(PROBE, reach.context_tokens) / 2.0 ** np.arange(5.0, -1.0, -1.0))
+        ([0.0], max(PROBE, reach.context_tokens) / 2.0 ** np.arange(3.0, -1.0, -1.0))
     )  # src: rl-numerics
     return StepTable(
         token_knots=tokens,

@@ -47,6 +47,7 @@ class Bench:
         self.calibration: Calibration = unthrottled(engine_calibration(job.calibration, expert_kernels(job.engine)))
         self._channels: dict[Op, Array] = {}
         self._kept: dict[str, float] = {}
+        self._known: dict[Step, dict[Op, float]] = {}
         decode = self._ops(self.decoding(PROBE, PROBE))
         # As many prompts of one token: the same sums of tokens, to the bit.
         prompt = self._ops(self.reading(PROBE, 1.0, 0.0))
@@ -135,8 +136,11 @@ class Bench:
         return np.array([sum((n * self._channels[op] for op, n in row.items()), none) for row in rows])
 
     def _ops(self, step: Step) -> dict[Op, float]:
-        job = self.job
-        return {item.op: item.count for item in inference_ops(job.model, job.plan, job.engine, step)}
+        if step not in self._known:
+            job = self.job
+            ops = inference_ops(job.model, job.plan, job.engine, step)
+            self._known[step] = {item.op: item.count for item in ops}
+        return self._known[step]
 
     def _measure(self, ops: Iterable[Op]) -> None:
         """Find the channels of operations that are new; those of one shape in one go."""

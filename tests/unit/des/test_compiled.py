@@ -1,31 +1,32 @@
-"""Sequences for loops that are compiled or not."""
+"""Sequences for loops that are compiled or not, and functions that are marked."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.des.compiled import COMPILED, compiled, entry, filled, working
+from ridgeline.des.compiled import can_compile, compiled, is_kept, working
+from ridgeline.simulation.loop import run
 
 
 def test_loops_get_flat_sequences_of_their_own():
     given = np.array([[1, 2], [3, 4]])
-    floats, wholes = working(given), working(given, "int")
-    assert list(floats) == [1.0, 2.0, 3.0, 4.0]
-    assert isinstance(floats, np.ndarray if COMPILED else list)
-    wholes[0] = 9
+    lists, arrays = (working(given, "int", compiled=way) for way in (False, True))
+    assert lists == [1, 2, 3, 4]
+    assert isinstance(arrays, np.ndarray)
+    arrays[0] = 9
     assert given[0, 0] == 1
-    assert list(filled(2, 0.5)) == [0.5, 0.5]
-    assert list(filled(2, 3, "int")) == [3, 3]
+    assert working(given) == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_function_works_either_way():
-    @compiled
-    def inner(values, at):
+def test_marked_functions_stay_what_they_are():
+    def double(values, at):
         return values[at] * 2.0
 
-    @entry
-    def outer(values):
-        return inner(values, 1)
+    assert compiled(double) is double
+    assert double([1.0, 4.0], 1) == 8.0
 
-    if not COMPILED:
-        assert outer([1.0, 4.0]) == 8.0
+
+def test_without_a_compiler_nothing_is_compiled(monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert not can_compile()
+    assert not is_kept(run)
