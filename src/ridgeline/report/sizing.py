@@ -23,6 +23,11 @@ def sizing_report(answer: SizingAnswer) -> Sequence[RenderableType]:
     parts: list[RenderableType] = []
     if answer.plan.rows:
         parts += [*detail_report(answer.plan), plain("")]
+    else:
+        parts += [
+            plain(f"{item.system_id} x {item.devices_count:,}, engines that do everything: {'; '.join(item.reasons)}")
+            for item in answer.plan.infeasible
+        ]
     sizing = answer.sizing
     serve = answer.scenario.file.workload.serve
     free = serve is None or (serve.rate is None and serve.concurrency is None)
