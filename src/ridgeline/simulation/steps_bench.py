@@ -60,11 +60,10 @@ class Bench:
             "decode": {_key(op) for op in decode if op not in tokens and op not in head},
             "prompt": {_key(op) for op in prompt if op not in tokens},
         }
-        self.attention_alone = {
-            family: all(key[0] == kind.__name__ for key in self._keys[family])
-            and all(self._shape(op) is not None for op in ops if _key(op) in self._keys[family])
-            for family, kind, ops in (("decode", AttentionDecode, decode), ("prompt", AttentionPrefill, prompt))
-        }
+        for family in ("decode", "prompt"):
+            attends = {_key(op) for op in (*decode, *prompt) if self._attends(op)} & self._keys[family]
+            self._keys[f"{family} attention"] = attends
+            self._keys[f"{family} rest"] = self._keys[family] - attends
 
     def decoding(self, count: float, context: float) -> Step:
         """A micro-batch of sequences alone."""
@@ -84,24 +83,35 @@ class Bench:
         return self._sums([self._family(family, step) for step in steps])
 
     def decode_table(self, counts: Array, contexts: Array) -> Array:
-        """Channels of decode attention [sequences, context, channel]."""
-        if self.attention_alone["decode"]:
-            ones = [self._family("decode", self.decoding(self.groups, context)) for context in contexts]
-            return self._grid(ones, counts / self.groups, np.ones(len(counts)))
-        found = self.table("decode", [self.decoding(b, s) for b in counts for s in contexts])
-        return found.reshape(len(counts), len(contexts), len(CHANNELS))
+        """Channels of what decoding sequences ask for [sequences, context, channel]."""
+        size = (len(counts), len(contexts), len(CHANNELS))
+        ones = [self._family("decode attention", self.decoding(self.groups, context)) for context in contexts]
+        found = self._grid(ones, counts / self.groups, np.ones(len(counts)))
+        if not self._keys["decode rest"]:
+            return found
+        ends = [self._family("decode rest", self.decoding(PROBE, context)) for context in (contexts[0], contexts[-1])]
+        told = contexts[:1] if ends[0] == ends[1] else contexts  # states of recurrences do not grow with the context
+        rest = self.table("decode rest", [self.decoding(b, s) for b in counts for s in told])
+        return found + np.broadcast_to(rest.reshape(len(counts), len(told), len(CHANNELS)), size)
 
     def prompt_table(self, prompts: Array, lengths: Array, cached: Array) -> Array:
-        """Channels of prompt attention [prompts, new tokens, cached tokens, channel]."""
-        if self.attention_alone["prompt"]:
-            ones = [self._family("prompt", self.reading(self.groups, q, c)) for q in lengths for c in cached]
-            # Fewer than one prompt a group is one prompt in some of the steps.
-            each = prompts / self.groups
-            found = self._grid(ones, np.maximum(1.0, each), np.minimum(1.0, each))
-        else:
-            steps = [self.reading(p, q, c) for p in prompts for q in lengths for c in cached]
-            found = self.table("prompt", steps)
-        return found.reshape(len(prompts), len(lengths), len(cached), len(CHANNELS))
+        """Channels of what prompts ask for [prompts, new tokens, cached tokens, channel]."""
+        size = (len(prompts), len(lengths), len(cached), len(CHANNELS))
+        ones = [self._family("prompt attention", self.reading(self.groups, q, c)) for q in lengths for c in cached]
+        # Fewer than one prompt a group is one prompt in some of the steps.
+        each = prompts / self.groups
+        found = self._grid(ones, np.maximum(1.0, each), np.minimum(1.0, each)).reshape(size)
+        if not self._keys["prompt rest"]:
+            return found
+        ends = [self._family("prompt rest", self.reading(1.0, PROBE, c)) for c in (cached[0], cached[-1])]
+        told = cached[:1] if ends[0] == ends[1] else cached
+        steps = [self.reading(p, q, c) for p in prompts for q in lengths for c in told]
+        rest = self.table("prompt rest", steps)
+        return found + np.broadcast_to(rest.reshape(*size[:2], len(told), len(CHANNELS)), size)
+
+    def _attends(self, op: Op) -> bool:
+        """Whether `op` is attention whose time for any number of sequences one call of its law tells."""
+        return isinstance(op, (AttentionDecode, AttentionPrefill)) and self._shape(op) is not None
 
     def _grid(self, ones: Sequence[dict[Op, float]], batches: Array, shares: Array) -> Array:
         """Channels [batch, step, channel] of steps of attention on one sequence (`ones`), made for `batches` of them.

@@ -74,6 +74,20 @@ def test_interpolated_steps_are_within_a_per_cent(model, system, engine, plan):
     assert size.max() < 0.08
 
 
+def test_a_scan_of_both_kinds_costs_its_launch_twice():
+    """Layers with a state scan sequences and prompts in one kernel; the tables add one of each: mixed steps are a few
+    per cent long, steps of one kind are not."""
+    asked = job("nemotron-nano-9b-v2", "dgx-h100", "vllm")
+    placed, generator = Placed(step_table(asked, REACH)), np.random.default_rng(4)
+    errors: dict[str, list[float]] = {"sequences": [], "prompts": [], "both": []}
+    for _ in range(12):
+        for kind, found in errors.items():
+            step = random_step(generator, kind)
+            found.append(placed.figures(step)[0] / step_time(asked, step).time_s - 1)
+    assert np.abs(errors["sequences"] + errors["prompts"]).max() < 0.015
+    assert 0.0 < np.mean(errors["both"]) < 0.05
+
+
 def test_at_the_knots_a_table_is_the_step_itself():
     """Time, device time, operations and bytes of steps whose numbers are knots; flop and bytes anywhere."""
     asked = job()
