@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.device import STREAM, attention, kernels_count, op_time
+from ridgeline.device import STREAM, attention, elementwise, kernels_count, op_time
 from ridgeline.device.optime import attention_law, decode_attention_law, gemm_law, gemm_times, product_of, scores_of
-from ridgeline.device.rates import rates_of
+from ridgeline.device.rates import find_law, is_gpu, rates_of
 from ridgeline.device.settled import sustained_clock_frac, unthrottled
 from ridgeline.network import collective_time
 from ridgeline.serving.job import ServingJob
@@ -172,12 +172,15 @@ class Bench:
         for shape, same in alike.items():
             times, bound = self._together(shape, same)
             for i, op in enumerate(same):
-                self._channels[op] = self._figures(op, float(times[i]), bool(bound[i]), 1.0)
+                launches = op.launches_count if isinstance(op, Elementwise) else 1.0
+                self._channels[op] = self._figures(op, float(times[i]), bool(bound[i]), launches)
 
     def _shape(self, op: Op) -> ComputeOp | None:
         """What operations that one call of a kernel law can time have in common (None: timed one by one)."""
         if isinstance(op, Gemm):
             return None if 0 < op.m <= self.job.engine.stream_rows_count else replace(op, m=1.0)
+        if isinstance(op, Elementwise):
+            return replace(op, bytes=1.0) if op.flop == 0 else None
         if isinstance(op, AttentionDecode):
             return replace(op, batch_count=1.0, context_tokens=1.0)
         if isinstance(op, AttentionPrefill) and op.fused and self.job.engine.attention_family != "unfused":
@@ -191,6 +194,8 @@ class Bench:
             law, _ = gemm_law(self.calibration, self.job.system.chip, shape.math_precision)
             product = product_of(shape)._replace(m=np.array([op.m for op in same]))
             times: Any = gemm_times(product, law, self.job.system.chip, shape.math_precision, STREAM)
+        elif isinstance(shape, Elementwise):
+            times = self._stream_times(shape, np.array([op.bytes for op in same]))
         else:
             batch = np.array([op.batch_count for op in same]) if batches is None else batches
             times = self._attention_times(shape, same, batch)
@@ -198,6 +203,22 @@ class Bench:
         size = np.broadcast_shapes(*(np.shape(x) for x in roofs), (len(same),))
         time_s, compute_s, memory_s, launch_s = (np.broadcast_to(np.asarray(x, float), size) for x in roofs)
         return time_s, (compute_s >= memory_s) & (compute_s >= launch_s)
+
+    def _stream_times(self, shape: Elementwise, moved_bytes: Array) -> attention.AttentionTime:
+        """As `op_time` times one of them (none of which computes)."""
+        chip = self.job.system.chip
+        context = kernel_context(self.job.engine, self.calibration, shape)
+        keys = (f"elementwise.{shape.kind}", "elementwise")
+        _, law = find_law(self.calibration, chip, keys, "a law for element-wise work")
+        stream = elementwise.Stream(
+            chip.need("memory_bandwidth_bytes_per_s", "time of element-wise work"),
+            (chip.l2_bytes or 0.0) if context.resident_activations else 0.0,
+            (chip.unit_count or 0.0) * (chip.clock_hz or 0.0) if is_gpu(chip) else 0.0,
+        )
+        figures = elementwise.elementwise_law(law, shape.kind, context.fused)
+        moved = elementwise.elementwise_s(moved_bytes, shape.launches_count, figures, stream)
+        time_s = np.maximum(moved.time_s, moved.launch_s)
+        return attention.AttentionTime(time_s, moved.unit_s, moved.memory_s, moved.launch_s)
 
     def _attention_times(self, shape: Any, same: list[Any], batch: Any) -> Any:
         """As `op_time` times one of them."""
