@@ -28,7 +28,7 @@ import numpy as np
 from ridgeline.core import Note
 from ridgeline.errors import BadRequests, nearest_names, shown
 from ridgeline.intake.request_lines import NANOS_PER_S, scaled_number, text_lines, wall_clock, whole_tokens
-from ridgeline.specs import Requests
+from ridgeline.specs.requests import Requests
 
 # Beyond these a file is broken, not ambitious.
 MAX_TOKENS, MAX_REQUESTS = 10_000_000, 20_000_000

@@ -31,8 +31,7 @@ from ridgeline.simulation.engine import Prepared, prepare
 from ridgeline.simulation.options import Pool, SimulationOptions, Users
 from ridgeline.simulation.results import Measured, Served, Timeline, measure, steadiness, with_gaps
 from ridgeline.simulation.traffic import ClosedLoop, Traffic
-from ridgeline.specs import Requests
-from ridgeline.specs.requests import Floats
+from ridgeline.specs.requests import Floats, Requests
 
 
 def engine_run(scenario: Scenario, found: ServingRow, job: ServingJob, drawn: Drawn) -> SimulatedPart:

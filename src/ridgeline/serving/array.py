@@ -114,10 +114,10 @@ _SHARP = 4.0  # src: ridgeline-kernel-laws
 
 
 @formula(id="fixed-array", sources=("rl-derivation",))
-def array_image_s(ops_count: float, achieved_flop_per_s: float, fixed_s: float) -> float:
+def array_image_s(flop: float, achieved_flop_per_s: float, fixed_s: float) -> float:
     """Time of one image: operations at the achieved rate, and what filling and draining the array takes.
 
     >>> array_image_s(8e9, 8e11, 0.001)
     0.011
     """
-    return ops_count / achieved_flop_per_s + fixed_s
+    return flop / achieved_flop_per_s + fixed_s

@@ -8,7 +8,6 @@ from ridgeline.specs.plan import ServingPlan, TrainingPlan
 from ridgeline.specs.precision import BITS_PER_ELEMENT, PEAK_KEYS, WHOLE_FILE_FORMATS, bytes_per_element
 from ridgeline.specs.price import Price, Site
 from ridgeline.specs.reliability import Reliability
-from ridgeline.specs.requests import Requests
 from ridgeline.specs.software import SoftwareProfile
 from ridgeline.specs.system import Host, Link, NetworkLevel, RankGroup, System
 from ridgeline.specs.transformer import (
@@ -44,7 +43,6 @@ __all__ = [
     "RankGroup",
     "Recurrence",
     "Reliability",
-    "Requests",
     "ServingPlan",
     "Shape",
     "Site",

@@ -11,7 +11,7 @@ from ridgeline.errors import BadPlan
 from ridgeline.simulation.batching import BatchingRun, BatchTimes, DynamicBatching, simulate_batching
 from ridgeline.simulation.percentiles import Sampled, distribution, warm_up_count
 from ridgeline.simulation.traffic import ClosedLoop, FixedLengths, OpenLoop, Replay
-from ridgeline.specs import Requests
+from ridgeline.specs.requests import Requests
 
 ONE = FixedLengths(input_tokens=1, output_tokens=0)
 

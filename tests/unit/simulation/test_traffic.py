@@ -15,7 +15,7 @@ from ridgeline.simulation.traffic import (
     gaps_s,
     lengths_of,
 )
-from ridgeline.specs import Requests
+from ridgeline.specs.requests import Requests
 
 ONE = FixedLengths(input_tokens=100, output_tokens=10)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.errors import BadRequests
-from ridgeline.specs import Requests
+from ridgeline.specs.requests import Requests
 
 
 def test_rescaled_gaps_keep_their_proportions() -> None:
