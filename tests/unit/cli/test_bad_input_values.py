@@ -70,7 +70,7 @@ def test_of_very_many_problems_the_first_are_told(cli: Cli, folder: Path) -> Non
     path.write_text((folder / "good.yaml").read_text() + "".join(f"k{index}: 1\n" for index in range(5000)))
     result = cli("plan", path)
     refused(result, "5000 problems:", "unknown key 'k0'", "and 4980 more")
-    assert len(result.err) < 4000
+    assert len(result.err.splitlines()) < 25
     named = "\n".join(f"  - {{system: none-{index}, devices: 8}}" for index in range(64))
     path.write_text(f"workload: {{model: ./small.json}}\ncandidates:\n{named}\n")
     refused(cli("plan", path), "bad.yaml: workload: has neither")
