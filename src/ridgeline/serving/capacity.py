@@ -29,7 +29,8 @@ class Capacity:
 
     `memory` [B] splits one device: weights, key-value pool, workspace, context and what the engine leaves unused; it
     adds up to `available_bytes`. `pool_bytes` may be negative: the weights do not fit. `cache_bytes_per_sequence`: of
-    one device, for a sequence of the length that admission reserves. `running_count`: most sequences at once
+    one device, for a sequence of the length that admission reserves; `request_bytes`: of one device, for a request
+    whose last token is out, which must fit even where admission reserves less. `running_count`: most sequences at once
     (fractions are means), `binding` names what limits them: "key-value pool", "max batch", "token budget", "memory".
     `cache_tokens_count`: tokens that the pools of a replica hold in sequences of that length (0 without a cache).
     """
@@ -38,14 +39,15 @@ class Capacity:
     available_bytes: float
     pool_bytes: float
     cache_bytes_per_sequence: float
+    request_bytes: float
     running_count: float
     binding: str
     cache_tokens_count: float
 
     @property
     def fits(self) -> bool:
-        """Whether the weights fit and at least one request can run."""
-        return self.pool_bytes >= 0 and self.running_count >= 1
+        """Whether the weights fit and one request can run to its last token: alone, no other can make room for it."""
+        return self.pool_bytes >= 0 and self.running_count >= 1 and self.request_bytes <= self.pool_bytes
 
 
 def capacity(job: ServingJob) -> Capacity:
@@ -87,6 +89,7 @@ def capacity(job: ServingJob) -> Capacity:
         available_bytes=available,
         pool_bytes=pool,
         cache_bytes_per_sequence=each,
+        request_bytes=sequence_cache_bytes(job, full_tokens(job)),
         running_count=count,
         binding=binding,
         cache_tokens_count=groups * max(0.0, pool) / each * reserved if each > 0 else 0.0,
@@ -159,9 +162,15 @@ def _largest_step_tokens(job: ServingJob) -> float:
 
 def reserved_tokens(job: ServingJob) -> float:
     """Cached tokens for which admission makes room: the full length, or the mean of a running sequence."""
-    generated = job.load.beams_count * job.load.output_tokens if job.generates else 0.0
+    full = full_tokens(job)
     if job.engine.admission == "evict" and not job.load.static_batch:
-        return job.prompt_tokens + generated / 2
+        return (job.prompt_tokens + full) / 2
+    return full
+
+
+def full_tokens(job: ServingJob) -> float:
+    """Cached tokens of a request whose last token is out: the prompt and what all of its beams generated."""
+    generated = job.load.beams_count * job.load.output_tokens if job.generates else 0.0
     return job.prompt_tokens + generated
 
 
