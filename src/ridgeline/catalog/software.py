@@ -39,6 +39,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "loss": "loss",
     "logit_metrics": "logit_metrics_count",
     "dropout": "dropout",
+    "random": "random_bytes",
     "gradient_precision": "gradient_precision",
     "reduce_precision": "reduce_precision",
     "states": "states",

@@ -41,7 +41,7 @@ def embedding_ops(model: Transformer, shape: LayerShape, software: SoftwareProfi
     table = model.vocab_count * hidden / shape.tensor_count
     moved = rows * hidden * wide * (1.0 + 1.0 / shape.tensor_count)
     if software.dropout:
-        moved += shape.residual_rows * hidden * (2 * wide + _MASK_BYTES)
+        moved += shape.residual_rows * hidden * (2 * wide + _MASK_BYTES + 2 * software.random_bytes)
     forward: list[Op] = [Elementwise(name="embedding", kind="embedding", bytes=moved, launches_count=2.0)]
     filled = table * wide * 2 + (table * 2 * buffer_bytes(shape, software) if software.states == "copy" else 0.0)
     back = rows * hidden * wide * 2 + filled * (1.0 if shape.trainable_frac == 1 else 0.0)

@@ -152,16 +152,20 @@ def _scores_count(mixer: SoftmaxAttention, shape: LayerShape) -> tuple[float, fl
 def _unfused_forward(mixer: SoftmaxAttention, shape: LayerShape, software: SoftwareProfile) -> list[Op]:
     """Scores, softmax, dropout, weighted sum, each through memory.
 
-    Dropout reads and writes each score, as the softmax keeps it, and writes its mask. The result is brought back from
-    head-major order (read, write); where nothing is fused, queries, keys and values are brought there first.
+    Dropout reads and writes each score, as the softmax keeps it, and writes its mask; where a kernel of its own draws
+    the random numbers, that writes them and dropout reads them. The result is brought back from head-major order (read,
+    write); where nothing is fused, queries, keys and values are brought there first.
     """
     batch, keys, scores = _scores_count(mixer, shape)
     wide = shape.stream_bytes
     ops: list[Op] = [_product("scores", batch, shape.query_tokens, keys, mixer.key_dim_count, shape)]
     ops += _softmax("softmax", scores, _softmax_bytes(wide, software), software)
     if software.dropout:
-        moved = scores * (2 * _kept_score_bytes(wide, software) + _MASK_BYTES)
+        moved = scores * (2 * _kept_score_bytes(wide, software) + _MASK_BYTES + software.random_bytes)
         ops.append(Elementwise(name="attention dropout", kind="dropout", bytes=moved))
+        if software.random_bytes:
+            drawn = scores * software.random_bytes
+            ops.append(Elementwise(name="attention random numbers", kind="dropout", bytes=drawn))
     out = batch * shape.query_tokens * mixer.value_dim_count * 2 * wide
     if not software.fused_kernels:  # batched products of a framework want their operands head by head
         queries = batch * shape.query_tokens * mixer.key_dim_count

@@ -40,6 +40,7 @@ def stream_forward(
     rope = 2.0 if software.fused_rope else _EAGER_ROPE_ACCESSES
     branches = branches_count(items)
     biased = any(item.bias_count > 0 and item.split == "row" for item in items)
+    drawn = rows * branches * hidden * software.random_bytes if software.dropout else 0.0
     bias = 0.0
     if not software.fused_bias:  # that of the activation's input is added with it, those of branches with the residual
         inward = [item for item in items if item.split == "column" and item.role not in _ACTIVATED]
@@ -47,6 +48,7 @@ def stream_forward(
     return _kept(
         _op("bias", "other", bias, 1.0),
         _op("norms", "norm", rows * layer.norms_count * hidden * norm * wide, layer.norms_count),
+        _op("random numbers", "dropout", drawn, branches),
         _op("residuals", "residual", rows * branches * hidden * _residual_bytes(software, wide, biased), branches),
         _op("activation", "activation", _activated(layer, shape) * activation * wide, 1.0),
         _op("rotation", "rope", _rotated(layer, shape) * rope * wide, 1.0 if software.fused_rope else 2.0),
@@ -216,7 +218,7 @@ def _cast_bytes(shape: LayerShape, item: Projection | None = None) -> float:
 
 def _residual_bytes(software: SoftwareProfile, wide: float, biased: bool) -> float:
     """Bytes an element of one branch's way into the stream: bias, dropout and addition, fused or one by one."""
-    added = _RESIDUAL_ACCESSES * wide + (_MASK_BYTES if software.dropout else 0.0)
+    added = _RESIDUAL_ACCESSES * wide + (_MASK_BYTES + software.random_bytes if software.dropout else 0.0)
     if software.fused_dropout_add:
         return added
     return added + (2 * wide if software.dropout else 0.0) + (2 * wide if biased else 0.0)

@@ -105,3 +105,13 @@ def test_recompute_that_stops_early_leaves_the_last_product_out() -> None:
     assert left_out == ["down"]
     assert len(early.full_recompute) == len(whole.full_recompute) - 1
     assert early.forward == whole.forward
+
+
+def test_random_numbers_of_a_kernel_of_their_own_are_written_and_read() -> None:
+    drawn = training_layer_ops(bert_layer(), H, SHAPE, replace(EAGER, random_bytes=4.0))
+    plain, names = moved(training_layer_ops(bert_layer(), H, SHAPE, EAGER).forward), moved(drawn.forward)
+    elements = SCORES + 2 * T * H  # scores of attention, and what both branches add to the stream
+    read = sum(names[name] - plain[name] for name in ("attention dropout", "residuals"))
+    assert names["random numbers"] + names["attention random numbers"] == read == 4 * elements
+    assert not {"random numbers", "attention random numbers"} & set(plain)
+    assert moved(drawn.backward) == moved(training_layer_ops(bert_layer(), H, SHAPE, EAGER).backward)
