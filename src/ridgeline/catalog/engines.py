@@ -56,6 +56,8 @@ ENGINE_FIELDS: dict[str, str] = {
     "bucket_tokens": "bucket_tokens",
     "padded_batch": "padded_batch",
     "all_experts": "all_experts",
+    "masked_experts": "masked_experts",
+    "gather_exchange": "gather_exchange",
     "stream_rows": "stream_rows_count",
     "release_spread": "release_sigma",
 }

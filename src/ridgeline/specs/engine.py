@@ -59,6 +59,10 @@ class EngineProfile:
     `padded_batch`: every decode step computes all slots of the batch that was compiled, taken or not.
     `all_experts`: every token of a prompt passes through all experts and those it did not choose are weighted with
     zero; decode steps do so too once their choices are as many as the experts, and below that load one a choice.
+    `masked_experts`: with experts spread over devices every one keeps a row for each choice of every token; rows of
+    experts that live elsewhere are zeroed, and pass through activation, quantisation and weighted sum.
+    `gather_exchange`: where attention is replicated, every device gathers the tokens of all before the experts and
+    their outputs are reduced and scattered after; else copies go to the devices of the chosen experts and back.
     `facts` maps a field to its fact id; `assumed` names the fields that rest on an assumption.
     """
 
@@ -107,6 +111,8 @@ class EngineProfile:
     bucket_tokens: int = 0
     padded_batch: bool = False
     all_experts: bool = False
+    masked_experts: bool = False
+    gather_exchange: bool = False
     stream_rows_count: int = 0
     date: str = ""
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)

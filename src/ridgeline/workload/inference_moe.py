@@ -98,6 +98,7 @@ def expert_ops(layer: Layer, hidden_count: int, setting: Setting) -> Iterator[tu
         yield from quantise_ops(rows * product.k, product.activation_precision, setting)
         yield product, 1.0
     yield from _sorting(rows, hidden_count, setting)
+    yield from _masked(experts, rows, hidden_count, setting)
     yield from _exchange(first, tokens, hidden_count, setting)
 
 
@@ -146,10 +147,38 @@ def _sorting(rows: float, hidden_count: int, setting: Setting) -> Iterator[tuple
     yield Elementwise(name="expert sorting", kind="other", bytes=moved, launches_count=launches), 1.0
 
 
+def _masked(experts: list[Linear], rows: float, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:
+    """What kernels that mask experts move for the rows of those that live elsewhere, on top of their own rows.
+
+    Both products write zeros for them, the activation reads and writes them, a quantisation of its own does so again,
+    the weighted sum reads them. The kernels run anyway: bytes without launches.
+    """
+    others = setting.whole.tokens * experts[0].active_count - rows
+    if not setting.engine.masked_experts or setting.plan.expert_count <= 1 or others <= 0:
+        return
+    local = [local_linear(linear, setting.plan) for linear in experts]
+    entered = sum(item.outputs_count for item, linear in zip(local, experts, strict=True) if linear.split != "row")
+    inner = sum(item.inputs_count for item, linear in zip(local, experts, strict=True) if linear.split == "row")
+    wide = setting.wide_bytes
+    used = math_precision(weight_precision(experts[0], setting.model, setting.plan), setting.plan)
+    narrow = min(wide, bytes_per_element(used))
+    written = inner * (narrow if setting.engine.fused_quantisation or narrow >= wide else 2.0 * wide + narrow)
+    moved = others * (2.0 * entered * wide + written + 2.0 * hidden_count * wide)
+    yield Elementwise(name="rows of experts elsewhere", kind="other", bytes=moved, launches_count=0.0), 1.0
+
+
 def _exchange(first: Linear, tokens: float, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:
-    """Tokens to their experts and back, where attention groups hold different tokens."""
+    """Tokens to their experts and back, where attention groups hold different tokens: copies to the devices of the
+    chosen experts, or all tokens to all devices and the sum of their outputs back."""
     plan = setting.plan
     if plan.attention_data_count <= 1:
+        return
+    if setting.engine.gather_exchange:
+        count = plan.attention_data_count
+        ranks = RankGroup(size_count=count, stride_count=max(1, plan.tensor_count // count))
+        message = tokens * hidden_count * setting.wide_bytes
+        yield Collective(name="token all-gather", kind="all_gather", message_bytes=message, group=ranks), 1.0
+        yield Collective(name="expert reduce-scatter", kind="reduce_scatter", message_bytes=message, group=ranks), 1.0
         return
     sent = tokens / plan.tensor_count * min(first.active_count, float(plan.expert_count))
     there = bytes_per_element(math_precision(weight_precision(first, setting.model, plan), plan))

@@ -195,6 +195,38 @@ def test_data_parallel_attention_exchanges_tokens_twice_a_layer():
     assert (decode.batch_count, decode.heads_count) == (4, HEADS)
 
 
+def test_gathering_engines_send_all_tokens_to_every_device_and_reduce_after() -> None:
+    layer = Layer(
+        linears=linears("expert", experts_count=8, active_count=2.0), mixers=(attention(),), activation_count=2 * INNER
+    )
+    plan = ServingPlan(tensor_count=4, expert_count=4, attention_data_count=2)
+    engine = EngineProfile(id="gathers", gather_exchange=True)
+    ops = inference_ops(model(layer), plan, engine, Step(decode_count=16, context_tokens=10))
+    exchanges = [
+        (op.kind, op.message_bytes, op.group.size_count, op.group.stride_count) for op, _ in found(ops, Collective)
+    ]
+    whole = 16 * HIDDEN * 2
+    assert ("all_gather", whole, 2, 2) in exchanges
+    assert ("reduce_scatter", whole, 2, 2) in exchanges
+    assert all(kind != "all_to_all" for kind, *_ in exchanges)
+
+
+def test_rows_of_experts_elsewhere_are_moved_by_engines_that_mask_them() -> None:
+    layer = Layer(
+        linears=linears("expert", experts_count=8, active_count=2.0), mixers=(attention(),), activation_count=2 * INNER
+    )
+    step, plan = Step(decode_count=64, context_tokens=10), ServingPlan(tensor_count=4, expert_count=4)
+    engine = EngineProfile(id="masks", masked_experts=True)
+    ops = inference_ops(model(layer), plan, engine, step)
+    (masked,) = [op for op, _ in found(ops, Elementwise) if op.name == "rows of experts elsewhere"]
+    others = 64 * 2 - found(ops, GroupedGemm)[0][0].rows_count
+    # zeros of both products, gate and up read and the activation written, the sum's reads: 2 bytes each
+    assert masked.bytes == pytest.approx(others * 2 * (2 * 2 * INNER + INNER + 2 * HIDDEN))
+    assert masked.launches_count == 0
+    alone = inference_ops(model(layer), ServingPlan(), engine, step)
+    assert all(op.name != "rows of experts elsewhere" for op, _ in found(alone, Elementwise))
+
+
 def test_latent_attention_decodes_as_one_wide_key_head():
     latent = attention(cached_per_token_count=512 + 64, latent_dim_count=512, key_dim_count=192, value_dim_count=128)
     layer = Layer(linears=linears(), mixers=(latent,))
