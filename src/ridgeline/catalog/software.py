@@ -40,6 +40,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "logit_metrics": "logit_metrics_count",
     "dropout": "dropout",
     "random": "random_bytes",
+    "wide_stream": "wide_stream",
     "gradient_precision": "gradient_precision",
     "reduce_precision": "reduce_precision",
     "states": "states",

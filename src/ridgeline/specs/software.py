@@ -30,7 +30,8 @@ class SoftwareProfile:
     is compiled or hand-fused (else one kernel an operation). `loss`: "eager" (framework cross entropy in fp32),
     "split" (vocabulary-parallel, one kernel an operation), "fused" (compiled), "in-place" (one kernel in 16 bit
     logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout; `random_bytes`:
-    of a random number that a kernel of its own writes and dropout reads (0: dropout draws it itself).
+    of a random number that a kernel of its own writes and dropout reads (0: dropout draws it itself). `wide_stream`:
+    automatic mixed precision keeps norms, and the stream that they and the branches meet in, in fp32.
     `logit_metrics_count` figures beside the loss (cross entropy, perplexity) are computed from the logits of every
     micro-batch, each by the framework's own cross entropy. `wide_softmax`: where the softmax is a kernel of its own,
     automatic mixed precision makes it in fp32, with casts around it (else a model cast as a whole keeps it in 16 bits).
@@ -120,6 +121,7 @@ class SoftwareProfile:
     logit_metrics_count: int = 0
     dropout: bool = False
     random_bytes: float = 0.0
+    wide_stream: bool = False
     gradient_precision: str = "fp32"
     reduce_precision: str = "fp32"
     states: StateStyle = "copy"

@@ -23,7 +23,7 @@ from ridgeline.workload.training_shapes import (
     projection,
     projections,
 )
-from ridgeline.workload.training_streams import buffer_bytes, rows_of
+from ridgeline.workload.training_streams import buffer_bytes, norm_stream_bytes, rows_of
 
 _MASK_BYTES = 1.0  # one byte an element, as frameworks store a dropout mask
 _FP32_BYTES = 4.0  # src: ieee-754
@@ -195,7 +195,7 @@ def kept_by_layer(layer: Layer, hidden: int, shape: LayerShape, software: Softwa
     """
     items = projections(layer, shape)
     wide = shape.stream_bytes
-    kept = layer.norms_count * shape.residual_rows * hidden * wide
+    kept = layer.norms_count * shape.residual_rows * hidden * norm_stream_bytes(shape, software)
     kept += sum(_kept_input(item, shape) for item in items)
     kept += shape.rows / shape.tensor_count * layer.activation_count * (2.0 if layer.gated else 1.0) * wide
     if software.dropout:

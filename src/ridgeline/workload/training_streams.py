@@ -32,9 +32,13 @@ _ACTIVATED = frozenset({"mlp", "expert", "shared-expert"})
 def stream_forward(
     layer: Layer, hidden: int, items: Sequence[Projection], shape: LayerShape, software: SoftwareProfile
 ) -> list[Repeated]:
-    """Norms, residuals, activation and rotation of one layer."""
+    """Norms, residuals, activation and rotation of one layer.
+
+    A norm in fp32 in a model of 16-bit products reads and writes the stream, and writes what products read.
+    """
     wide, rows = shape.stream_bytes, shape.residual_rows
-    norm = 2.0 if software.fused_norm else _EAGER_NORM_ACCESSES
+    kept = norm_stream_bytes(shape, software)
+    norm = 2 * kept + (wide if kept > wide else 0.0) if software.fused_norm else _EAGER_NORM_ACCESSES * wide
     gated = _FUSED_GATED_ACCESSES if software.fused_activation else _EAGER_GATED_ACCESSES
     activation = gated if layer.gated else 2.0
     rope = 2.0 if software.fused_rope else _EAGER_ROPE_ACCESSES
@@ -47,9 +51,9 @@ def stream_forward(
         bias = sum(shape.rows * item.bias_count * item.active_count * 2 * wide for item in inward)
     return _kept(
         _op("bias", "other", bias, 1.0),
-        _op("norms", "norm", rows * layer.norms_count * hidden * norm * wide, layer.norms_count),
+        _op("norms", "norm", rows * layer.norms_count * hidden * norm, layer.norms_count),
         _op("random numbers", "dropout", drawn, branches),
-        _op("residuals", "residual", rows * branches * hidden * _residual_bytes(software, wide, biased), branches),
+        _op("residuals", "residual", rows * branches * hidden * _residual_bytes(shape, software, biased), branches),
         _op("activation", "activation", _activated(layer, shape) * activation * wide, 1.0),
         _op("rotation", "rope", _rotated(layer, shape) * rope * wide, 1.0 if software.fused_rope else 2.0),
     )
@@ -65,6 +69,7 @@ def stream_backward(
     """
     wide, rows = shape.stream_bytes, shape.residual_rows
     norm = _GRADIENT_ACCESSES + (0.0 if software.fused_norm_gradient else 2.0)
+    kept = norm_stream_bytes(shape, software) if software.fused_norm else wide  # casts of one that is not are counted
     if not software.fused_norm:
         norm = 2 * _EAGER_NORM_ACCESSES
     gated = _GATED_GRADIENT_ACCESSES if software.fused_activation else _EAGER_GATED_GRADIENT_ACCESSES
@@ -76,8 +81,8 @@ def stream_backward(
     if not software.fused_bias_gradient:
         bias = sum(shape.rows * item.bias_count * item.active_count * wide for item in items)
     return _kept(
-        _op("norms backward", "norm", rows * layer.norms_count * hidden * norm * wide, layer.norms_count),
-        _op("residuals backward", "residual", rows * branches * hidden * _RESIDUAL_ACCESSES * wide, branches),
+        _op("norms backward", "norm", rows * layer.norms_count * hidden * norm * kept, layer.norms_count),
+        _op("residuals backward", "residual", rows * branches * hidden * _added_bytes(shape, software), branches),
         _op("dropout backward", "dropout", dropout, branches),
         _op("activation backward", "activation", _activated(layer, shape) * activation * wide, 1.0),
         _op("rotation backward", "rope", _rotated(layer, shape) * rope * wide, 1.0),
@@ -216,9 +221,25 @@ def _cast_bytes(shape: LayerShape, item: Projection | None = None) -> float:
     return wide + 2 * shape.narrow_bytes
 
 
-def _residual_bytes(software: SoftwareProfile, wide: float, biased: bool) -> float:
+def norm_stream_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes of an element of the stream and of its norms: fp32 where mixed precision keeps them so.
+
+    >>> shape = LayerShape(sequences_count=1.0, query_tokens=8.0, sequence_tokens=8.0, precision="fp16")
+    >>> norm_stream_bytes(shape, SoftwareProfile(id="mixed", wide_stream=True))
+    4.0
+    """
+    return max(shape.stream_bytes, _FP32_BYTES) if software.wide_stream else shape.stream_bytes
+
+
+def _added_bytes(shape: LayerShape, software: SoftwareProfile) -> float:
+    """Bytes an element of adding a branch, as wide as products are, to the stream (read, write)."""
+    return shape.stream_bytes + (_RESIDUAL_ACCESSES - 1.0) * norm_stream_bytes(shape, software)
+
+
+def _residual_bytes(shape: LayerShape, software: SoftwareProfile, biased: bool) -> float:
     """Bytes an element of one branch's way into the stream: bias, dropout and addition, fused or one by one."""
-    added = _RESIDUAL_ACCESSES * wide + (_MASK_BYTES + software.random_bytes if software.dropout else 0.0)
+    wide = shape.stream_bytes
+    added = _added_bytes(shape, software) + (_MASK_BYTES + software.random_bytes if software.dropout else 0.0)
     if software.fused_dropout_add:
         return added
     return added + (2 * wide if software.dropout else 0.0) + (2 * wide if biased else 0.0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ridgeline.specs import Layer, Linear, SoftmaxAttention, SoftwareProfile
 from ridgeline.training.per_step import host_optimizer_bytes
 from ridgeline.workload.layers import training_layer_ops
+from ridgeline.workload.memory import kept_by_layer
 from ridgeline.workload.ops import Elementwise, Repeated
 from ridgeline.workload.training_ends import optimizer_ops
 from ridgeline.workload.training_shapes import LayerShape
@@ -115,3 +116,19 @@ def test_random_numbers_of_a_kernel_of_their_own_are_written_and_read() -> None:
     assert names["random numbers"] + names["attention random numbers"] == read == 4 * elements
     assert not {"random numbers", "attention random numbers"} & set(plain)
     assert moved(drawn.backward) == moved(training_layer_ops(bert_layer(), H, SHAPE, EAGER).backward)
+
+
+def test_a_stream_that_mixed_precision_keeps_in_fp32_is_read_and_written_so() -> None:
+    software = replace(EAGER, wide_stream=True, fused_dropout_add=True, fused_norm_gradient=True)
+    ops = training_layer_ops(bert_layer(), H, SHAPE, software)
+    forward, backward = moved(ops.forward), moved(ops.backward)
+    norms, branches = bert_layer().norms_count, 2
+    assert forward["norms"] == norms * T * H * (4 + 4 + 2)  # the stream read and written, and what products read
+    assert forward["residuals"] == branches * T * H * (2 + 4 + 4 + 1)  # branch and stream read, sum and mask written
+    assert backward["norms backward"] == norms * T * H * 3 * 4
+    assert backward["residuals backward"] == branches * T * H * (2 + 4 + 4)
+    wide = replace(SHAPE, precision="fp32")
+    same = training_layer_ops(bert_layer(), H, wide, software), training_layer_ops(bert_layer(), H, wide, EAGER)
+    assert moved(same[0].forward)["norms"] == moved(same[1].forward)["norms"]
+    more = kept_by_layer(bert_layer(), H, SHAPE, software).whole - kept_by_layer(bert_layer(), H, SHAPE, EAGER).whole
+    assert more == norms * T * H * (4 - 2)
