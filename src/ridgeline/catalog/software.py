@@ -41,6 +41,7 @@ SOFTWARE_FIELDS: dict[str, str] = {
     "dropout": "dropout",
     "random": "random_bytes",
     "wide_stream": "wide_stream",
+    "norm_reductions": "norm_reductions_count",
     "gradient_precision": "gradient_precision",
     "reduce_precision": "reduce_precision",
     "states": "states",

@@ -32,6 +32,8 @@ class SoftwareProfile:
     logits), "chunked" (logits are never whole). `dropout`: its usual recipe trains with dropout; `random_bytes`:
     of a random number that a kernel of its own writes and dropout reads (0: dropout draws it itself). `wide_stream`:
     automatic mixed precision keeps norms, and the stream that they and the branches meet in, in fp32.
+    `norm_reductions_count`: reductions, one after the other, that read what a norm is of before it is taken (0: one
+    kernel does all); going back, one reads both operands.
     `logit_metrics_count` figures beside the loss (cross entropy, perplexity) are computed from the logits of every
     micro-batch, each by the framework's own cross entropy. `wide_softmax`: where the softmax is a kernel of its own,
     automatic mixed precision makes it in fp32, with casts around it (else a model cast as a whole keeps it in 16 bits).
@@ -122,6 +124,7 @@ class SoftwareProfile:
     dropout: bool = False
     random_bytes: float = 0.0
     wide_stream: bool = False
+    norm_reductions_count: int = 0
     gradient_precision: str = "fp32"
     reduce_precision: str = "fp32"
     states: StateStyle = "copy"

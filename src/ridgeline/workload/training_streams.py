@@ -38,7 +38,10 @@ def stream_forward(
     """
     wide, rows = shape.stream_bytes, shape.residual_rows
     kept = norm_stream_bytes(shape, software)
-    norm = 2 * kept + (wide if kept > wide else 0.0) if software.fused_norm else _EAGER_NORM_ACCESSES * wide
+    reductions = float(software.norm_reductions_count)
+    norm = (2.0 + reductions) * kept + (wide if kept > wide else 0.0)
+    if not software.fused_norm:
+        norm = _EAGER_NORM_ACCESSES * wide
     gated = _FUSED_GATED_ACCESSES if software.fused_activation else _EAGER_GATED_ACCESSES
     activation = gated if layer.gated else 2.0
     rope = 2.0 if software.fused_rope else _EAGER_ROPE_ACCESSES
@@ -51,7 +54,7 @@ def stream_forward(
         bias = sum(shape.rows * item.bias_count * item.active_count * 2 * wide for item in inward)
     return _kept(
         _op("bias", "other", bias, 1.0),
-        _op("norms", "norm", rows * layer.norms_count * hidden * norm, layer.norms_count),
+        _op("norms", "norm", rows * layer.norms_count * hidden * norm, layer.norms_count * (1.0 + reductions)),
         _op("random numbers", "dropout", drawn, branches),
         _op("residuals", "residual", rows * branches * hidden * _residual_bytes(shape, software, biased), branches),
         _op("activation", "activation", _activated(layer, shape) * activation * wide, 1.0),
@@ -69,6 +72,8 @@ def stream_backward(
     """
     wide, rows = shape.stream_bytes, shape.residual_rows
     norm = _GRADIENT_ACCESSES + (0.0 if software.fused_norm_gradient else 2.0)
+    launches = 2.0 if software.norm_reductions_count else 1.0
+    norm += 2.0 * (launches - 1.0)  # sums of rows read gradient and input first
     kept = norm_stream_bytes(shape, software) if software.fused_norm else wide  # casts of one that is not are counted
     if not software.fused_norm:
         norm = 2 * _EAGER_NORM_ACCESSES
@@ -81,7 +86,7 @@ def stream_backward(
     if not software.fused_bias_gradient:
         bias = sum(shape.rows * item.bias_count * item.active_count * wide for item in items)
     return _kept(
-        _op("norms backward", "norm", rows * layer.norms_count * hidden * norm * kept, layer.norms_count),
+        _op("norms backward", "norm", rows * layer.norms_count * hidden * norm * kept, layer.norms_count * launches),
         _op("residuals backward", "residual", rows * branches * hidden * _added_bytes(shape, software), branches),
         _op("dropout backward", "dropout", dropout, branches),
         _op("activation backward", "activation", _activated(layer, shape) * activation * wide, 1.0),

@@ -132,3 +132,13 @@ def test_a_stream_that_mixed_precision_keeps_in_fp32_is_read_and_written_so() ->
     assert moved(same[0].forward)["norms"] == moved(same[1].forward)["norms"]
     more = kept_by_layer(bert_layer(), H, SHAPE, software).whole - kept_by_layer(bert_layer(), H, SHAPE, EAGER).whole
     assert more == norms * T * H * (4 - 2)
+
+
+def test_reductions_before_a_norm_read_what_it_is_of() -> None:
+    software = replace(EAGER, fused_norm_gradient=True)
+    apart = training_layer_ops(bert_layer(), H, SHAPE, replace(software, norm_reductions_count=2))
+    whole = training_layer_ops(bert_layer(), H, SHAPE, software)
+    tensors = bert_layer().norms_count * T * H * 2
+    assert moved(whole.forward)["norms"] == 2 * tensors
+    assert moved(apart.forward)["norms"] == (2 + 2) * tensors  # mean, variance, then the norm itself
+    assert moved(apart.backward)["norms backward"] == (3 + 2) * tensors  # sums of rows read gradient and input first
