@@ -58,6 +58,7 @@ ENGINE_FIELDS: dict[str, str] = {
     "all_experts": "all_experts",
     "masked_experts": "masked_experts",
     "gather_exchange": "gather_exchange",
+    "expert_sort": "expert_sort_s",
     "stream_rows": "stream_rows_count",
     "release_spread": "release_sigma",
 }

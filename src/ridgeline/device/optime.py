@@ -306,7 +306,7 @@ def _elementwise(op: Elementwise, chip: Chip, calibration: Calibration, context:
     moved = elementwise.elementwise_s(op.bytes, op.launches_count, figures, stream)
     flop_s = op.flop / chip.peak("fp32") if op.flop > 0 and chip.has_peak("fp32") else 0.0
     compute_s = max(float(moved.unit_s), flop_s)
-    time_s = max(float(moved.time_s), flop_s + float(moved.launch_s))
+    time_s = max(float(moved.time_s), flop_s + float(moved.launch_s)) + op.chain_s
     time = attention.AttentionTime(time_s, compute_s, moved.memory_s, moved.launch_s)
     facts = (chip.fact_id("memory_bandwidth_bytes_per_s"),)
     limiter = f"{law.fact}.{op.kind}" if flop_s < compute_s else chip.fact_id("peak_dense_flop_per_s.fp32")

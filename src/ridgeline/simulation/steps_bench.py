@@ -217,7 +217,7 @@ class Bench:
         )
         figures = elementwise.elementwise_law(law, shape.kind, context.fused)
         moved = elementwise.elementwise_s(moved_bytes, shape.launches_count, figures, stream)
-        time_s = np.maximum(moved.time_s, moved.launch_s)
+        time_s = np.maximum(moved.time_s, moved.launch_s) + shape.chain_s
         return attention.AttentionTime(time_s, moved.unit_s, moved.memory_s, moved.launch_s)
 
     def _attention_times(self, shape: Any, same: list[Any], batch: Any) -> Any:

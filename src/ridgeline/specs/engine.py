@@ -63,6 +63,7 @@ class EngineProfile:
     experts that live elsewhere are zeroed, and pass through activation, quantisation and weighted sum.
     `gather_exchange`: where attention is replicated, every device gathers the tokens of all before the experts and
     their outputs are reduced and scattered after; else copies go to the devices of the chosen experts and back.
+    `expert_sort_s`: what ordering the choices of a layer by expert takes beyond small kernels that wait for nothing.
     `facts` maps a field to its fact id; `assumed` names the fields that rest on an assumption.
     """
 
@@ -113,6 +114,7 @@ class EngineProfile:
     all_experts: bool = False
     masked_experts: bool = False
     gather_exchange: bool = False
+    expert_sort_s: float = 0.0
     stream_rows_count: int = 0
     date: str = ""
     facts: FrozenMap[str, str] = field(default_factory=FrozenMap)

@@ -141,10 +141,12 @@ def _grouped(group: tuple[Linear, ...], rows: float, touched: float, setting: Se
 
 
 def _sorting(rows: float, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:
-    """Choice of experts, gathering of rows before, weighted sum after: each moves every row in and out once."""
+    """Choice of experts, gathering of rows before, weighted sum after: each moves every row in and out once; counts
+    and prefix sums of the order wait for each other."""
     moved = 2.0 * 2.0 * rows * hidden_count * setting.wide_bytes
     launches = 3.0 * setting.engine.launches_frac  # src: rl-derivation
-    yield Elementwise(name="expert sorting", kind="other", bytes=moved, launches_count=launches), 1.0
+    chain_s = setting.engine.expert_sort_s
+    yield Elementwise(name="expert sorting", kind="other", bytes=moved, launches_count=launches, chain_s=chain_s), 1.0
 
 
 def _masked(experts: list[Linear], rows: float, hidden_count: int, setting: Setting) -> Iterator[tuple[Op, float]]:

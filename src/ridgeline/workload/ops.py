@@ -232,13 +232,17 @@ class Convolve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
-    """Work that is bound by memory: `bytes` moved in all, over `launches_count` kernels."""
+    """Work that is bound by memory: `bytes` moved in all, over `launches_count` kernels.
+
+    `chain_s`: passes inside that wait for each other (counts, prefix sums) and take so long whatever is moved.
+    """
 
     name: str
     kind: ElementwiseKind
     bytes: float
     launches_count: float = 1.0
     flop: float = 0.0
+    chain_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

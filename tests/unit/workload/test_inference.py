@@ -227,6 +227,15 @@ def test_rows_of_experts_elsewhere_are_moved_by_engines_that_mask_them() -> None
     assert all(op.name != "rows of experts elsewhere" for op, _ in found(alone, Elementwise))
 
 
+def test_ordering_choices_takes_its_chain_in_every_layer() -> None:
+    layer = Layer(
+        linears=linears("expert", experts_count=8, active_count=2.0), mixers=(attention(),), activation_count=2 * INNER
+    )
+    step, engine = Step(decode_count=4, context_tokens=10), EngineProfile(id="sorts", expert_sort_s=16e-6)
+    ops = found(inference_ops(model(layer), ServingPlan(), engine, step), Elementwise)
+    assert [(op.chain_s, count) for op, count in ops if op.chain_s > 0] == [(16e-6, LAYERS)]
+
+
 def test_latent_attention_decodes_as_one_wide_key_head():
     latent = attention(cached_per_token_count=512 + 64, latent_dim_count=512, key_dim_count=192, value_dim_count=128)
     layer = Layer(linears=linears(), mixers=(latent,))
