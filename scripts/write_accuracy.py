@@ -24,6 +24,9 @@ FILES = {
     "Peak memory of training": ("memory", "memory.csv"),
     "Inference of language models": ("inference", "inference_llm.csv"),
     "Other inference": ("inference", "inference_other.csv"),
+    "Power and energy: language models": ("power", "mlenergy_llm.csv"),
+    "Power and energy: pictures and films": ("power", "mlenergy_diffusion.csv"),
+    "Power of audited servers": ("power", "mlperf_inference_power.csv"),
 }
 HEAD = """# How far whole predictions are from published measurements
 
@@ -137,6 +140,8 @@ def main() -> None:
     page = [HEAD.format(basis=basis)]
     page += left_out_table()
     for title, (kind, name) in FILES.items():
+        if not (folder / name).exists():
+            continue
         report = score(kind, str(folder / name), None, catalog)
         page += section(title, report)
         if name == "training.csv":
