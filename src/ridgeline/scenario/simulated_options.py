@@ -47,7 +47,8 @@ def pools_of(scenario: Scenario, job: ServingJob) -> tuple[Pool, ...]:
         return (Pool(job=job, replicas_count=whole),)
     if prefill >= whole:
         spot = scenario.place("workload", "serve", "scheduler", "prefill_replicas")
-        raise BadPlan(f"{spot}: got {prefill}, but there are {whole} replicas in all and some must decode")
+        there = "is 1 replica" if whole == 1 else f"are {whole} replicas"
+        raise BadPlan(f"{spot}: got {prefill}, but there {there} in all and some must decode")
     return (
         Pool(job=job, replicas_count=prefill, role="prefill"),
         Pool(job=job, replicas_count=whole - prefill, role="decode"),
