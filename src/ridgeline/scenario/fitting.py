@@ -10,9 +10,14 @@ from ridgeline.scenario.problems import fail
 
 
 def require_fitting(scenario: Scenario) -> None:
-    """`ScenarioError` where tokens are asked of a model that generates none."""
+    """`ScenarioError` where tokens are asked of a model that generates none, or a batcher of one that generates."""
     serve, model = scenario.file.workload.serve, scenario.model
-    if serve is None or model.main.role == "decoder":
+    if serve is None:
+        return
+    if model.main.role == "decoder":
+        if serve.batching.model_fields_set:
+            spot = scenario.place("workload", "serve", "batching")
+            raise fail([f"{spot}: {model.id} generates tokens, its engine batches them; use workload.serve.scheduler"])
         return
     found = []
     spot = scenario.place("workload", "serve", "output")

@@ -118,6 +118,7 @@ Batch = Annotated[int, BeforeValidator(quantity("count", "1", "1e8", whole=True)
 Degree = Annotated[int, BeforeValidator(quantity("count", "1", "1e6", whole=True))]
 Share = Annotated[float, BeforeValidator(quantity("fraction", "0", "1"))]
 ShareAboveZero = Annotated[float, BeforeValidator(quantity("fraction", "0", "1", above=True))]
+ShareOfRun = Annotated[float, BeforeValidator(quantity("fraction", "0", "0.95"))]
 Rate = Annotated[float, BeforeValidator(quantity("rate", "0 1/s", "1e9 1/s", above=True))]
 Latency = Annotated[float, BeforeValidator(quantity("time", "1 us", "1 d"))]
 Span = Annotated[float, BeforeValidator(quantity("time", "1 s", "100 y"))]

@@ -29,6 +29,7 @@ from ridgeline.scenario.quantities import (
     SequenceTokens,
     Share,
     ShareAboveZero,
+    ShareOfRun,
     Span,
     Tokens,
     Truth,
@@ -237,7 +238,7 @@ class SimulateFile(Strict):
     """
 
     requests: Batch | None = None
-    warm_up: Share | None = None
+    warm_up: ShareOfRun | None = None
     seed: Seed = 0
     replications: Degree = 1
     slices: Degree = 60

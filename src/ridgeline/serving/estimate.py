@@ -73,7 +73,7 @@ def require_room(job: ServingJob, room: Capacity) -> None:
         )
     raise OutOfMemory(
         f"{where}: a key-value pool of {show(room.pool_bytes, 'bytes')} is too small for one request of"
-        f" {job.load.total_tokens:g} tokens ({show(room.request_bytes, 'bytes')})"
+        f" {job.load.total_tokens:,.0f} tokens ({show(room.request_bytes, 'bytes')})"
     )
 
 

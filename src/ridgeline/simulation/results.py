@@ -13,6 +13,8 @@ from ridgeline.simulation.percentiles import PERCENTS, Distribution, Sampled, co
 from ridgeline.specs.requests import Counts, Floats
 
 _OVERLOAD_FRAC = 0.97  # src: rl-definition
+# Limits of a scenario are 95th percentiles (keys `*_p95`).
+_LIMIT_FRAC = 0.95  # src: rl-definition
 _MOST_CUT_FRAC = 0.5
 _FEW_TURNS = 10  # src: rl-definition
 
@@ -328,6 +330,10 @@ def steadiness(measured: Measured, users_count: int = 0) -> list[Note]:
             " grows, latencies are those of a run of this length and have no steady value"
         )
         notes.append(Note("out-of-range", text))
+    for name, share in measured.within_frac.items():
+        if name != "all" and share < _LIMIT_FRAC:
+            text = f"only {100 * share:.1f} % of the requests keep the limit of {name.removesuffix('_s')}"
+            notes.append(Note("out-of-range", f"{text}: it is asked of {100 * _LIMIT_FRAC:g} %"))
     if measured.e2e is not None and measured.e2e.p99.low is None:
         text = f"{measured.measured_count:,} measured requests are too few for the confidence of all percentiles"
         notes.append(Note("hint", f"{text}; raise simulate.requests or simulate.replications"))

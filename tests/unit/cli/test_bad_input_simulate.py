@@ -55,9 +55,18 @@ def test_a_trace_that_is_a_folder(cli: Cli, tmp_path: Path) -> None:
     ("setting", "told"),
     [
         ("workload.serve.rate=2ms", ["'ms' is a unit of time", "expected a rate"]),
+        ("workload.serve.batching.max=4", ["workload.serve.batching", "use workload.serve.scheduler"]),
+        ("simulate.warm_up=1", ["simulate.warm_up", "0.95"]),
         ("workload.serve.scheduler.draft_tokens=3", ["needs accepted beside it"]),
         ("workload.serve.scheduler.prefill_replicas=1", ["got 1, but there is 1 replica in all and some must decode"]),
     ],
 )
 def test_options_that_contradict(cli: Cli, tmp_path: Path, setting: str, told: list[str]) -> None:
     refused(cli("simulate", _scenario(tmp_path), "--set", setting), *told)
+
+
+def test_limits_that_are_kept_are_not_remarked(cli: Cli, tmp_path: Path) -> None:
+    words = ("simulate", _scenario(tmp_path), "--set", "simulate.requests=60", "--set", "simulate.replications=1")
+    quick = cli(*words, "--set", "workload.serve.latency_p95=1 d", "--json")
+    assert quick.code == 0
+    assert "keep the limit of" not in quick.out
