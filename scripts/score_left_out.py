@@ -44,19 +44,23 @@ def figures(rows: list[Any]) -> dict[str, float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, required=True, help="folder that holds corpus/")
+    parser.add_argument("--file", help="one file of the list alone; the others keep what they have")
     parser.add_argument("--label", required=True, help="what the figures are called in the table")
     asked = parser.parse_args()
-    catalog, found = load_catalog(), {}
+    held = json.loads(SCORES.read_text(encoding="utf-8")) if SCORES.exists() else {}
+    catalog, found = load_catalog(), held.setdefault(asked.label, {})
     for name, rule in json.loads(LIST.read_text(encoding="utf-8"))["files"].items():
+        if asked.file not in (None, name):
+            continue
         path = asked.shared / "corpus" / name
         kind = "training" if name == "training.csv" else "inference" if name.startswith("inference") else "power"
         scored = score(kind, str(path), None, catalog).scored
         ids = left_out_ids(path, rule)
-        out = [row for row in scored if row.id in ids]
-        found[name] = {"left out": figures(out), "others": figures([row for row in scored if row.id not in ids])}
+        # A row of a power file gives two figures, told apart behind a dot.
+        out = [row for row in scored if row.id.split(".")[0] in ids]
+        others = [row for row in scored if row.id.split(".")[0] not in ids]
+        found[name] = {"left out": figures(out), "others": figures(others)}
         print(name, json.dumps(found[name]))
-    held = json.loads(SCORES.read_text(encoding="utf-8")) if SCORES.exists() else {}
-    held[asked.label] = found
     SCORES.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
 
 
