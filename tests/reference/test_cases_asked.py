@@ -107,7 +107,7 @@ def test_case_49_a_context_that_one_of_eight_attention_ranks_can_hold() -> None:
     fits = serve("qwen3-coder-480b-a35b", "dgx-h200", 8, input=205_000, output=728, **asked)
     assert "attention-dp8" in fits.rows[0].layout
     assert 205_728 < fits.rows[0].to_dict()["cache_tokens_count"] / 8 < 262_144
-    with pytest.raises(NoFeasiblePlan, match="too small for one request of 262144 tokens"):
+    with pytest.raises(NoFeasiblePlan, match="too small for one request of 262,144 tokens"):
         serve("qwen3-coder-480b-a35b", "dgx-h200", 8, input=262_000, output=144, **asked)
 
 

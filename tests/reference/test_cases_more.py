@@ -68,7 +68,7 @@ def test_case_50_the_estimate_of_a_cache_knows_its_format() -> None:
     each = part(narrow["memory"], "key-value pool") / narrow["cache_tokens_count"]
     assert each == pytest.approx(49_139, rel=2e-3)
     assert 221_000 * each / GIB == pytest.approx(10.12, abs=0.02)
-    with pytest.raises(NoFeasiblePlan, match=r"too small for one request of 221000 tokens \(10\.9 GB\)"):
+    with pytest.raises(NoFeasiblePlan, match=r"too small for one request of 221,000 tokens \(10\.9 GB\)"):
         serve("qwen3-30b-a3b", "l40s-8", 1, input=220_000, kv="fp8", **asked)
     holds = int(part(narrow["memory"], "key-value pool") / 49_152)
     assert serve("qwen3-30b-a3b", "l40s-8", 1, input=holds - 1032, kv="fp8", **asked)["feasible"]
